@@ -1,0 +1,136 @@
+# Shared by the scripts in this directory; source it, don't run it.
+# shellcheck shell=bash
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+PG_MAJOR=15
+CACHE=${OUTBOX_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/outbox}
+export LC_ALL=C.UTF-8
+
+# say WORD…: one line of progress, with the seconds since the script began
+say()
+{
+	printf '[%3ds] %s\n' "$SECONDS" "$*"
+}
+
+die()
+{
+	printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+	exit 1
+}
+
+# Print the comment at the head of a script, which is its manual.
+usage()
+{
+	sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+	exit "${1:-0}"
+}
+
+as_root()
+{
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		die "need root for: $* (no sudo here)"
+	fi
+}
+
+# quietly LOG COMMAND…: run it with its output in LOG, shown only if it fails
+quietly()
+{
+	local log=$1
+	shift
+	"$@" >"$log" 2>&1 </dev/null && return
+	local status=$?
+	tail -n "${QUIETLY_LINES:-40}" "$log" >&2
+	printf 'failed (%d): %s\nThe whole output is in %s\n' \
+		"$status" "$*" "$log" >&2
+	return "$status"
+}
+
+# The pg_config to build with: PG_CONFIG, else Debian's, else the first found.
+pg_config()
+{
+	local debian=/usr/lib/postgresql/$PG_MAJOR/bin/pg_config
+	if [ -z "${PG_CONFIG:-}" ] && [ -x "$debian" ]; then
+		"$debian" "$@"
+	else
+		command "${PG_CONFIG:-pg_config}" "$@"
+	fi
+}
+
+# PostgreSQL refuses to run as root. Decide once how the servers are to be
+# started: as ourselves, in a user namespace that calls us nobody (the files
+# stay ours), or as the user postgres.
+choose_server_user()
+{
+	if [ "$(id -u)" != 0 ]; then
+		SERVER_USER=self
+	elif unshare -U --map-user=65534 --map-group=65534 true 2>/dev/null; then
+		SERVER_USER=namespace
+	else
+		SERVER_USER=postgres
+	fi
+}
+
+# give_to_server DIR…: what the servers' user must own
+give_to_server()
+{
+	[ "$SERVER_USER" != postgres ] || chown -R postgres: "$@"
+}
+
+# unprivileged COMMAND…
+unprivileged()
+{
+	case $SERVER_USER in
+		self) "$@" ;;
+		namespace) unshare -U --map-user=65534 --map-group=65534 -- "$@" ;;
+		postgres) runuser -u postgres -- "$@" ;;
+	esac
+}
+
+# free_ports N: N TCP ports of 127.0.0.1 that nobody uses, on one line. They
+# lie below the range from which the kernel takes ports for outgoing
+# connections, so that a stopped server finds its port free again.
+free_ports()
+{
+	perl -MIO::Socket::INET -e '
+		my @held;
+		while (@held < $ARGV[0]) {
+			my $socket = IO::Socket::INET->new(Listen => 1,
+				LocalAddr => "127.0.0.1",
+				LocalPort => 20000 + int rand 12000) or next;
+			push @held, $socket;
+		}
+		print join(" ", map { $_->sockport } @held), "\n";' "$1"
+}
+
+# port_accepts PORT
+port_accepts()
+{
+	(exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
+}
+
+# copy_source DIR: what a build and its tests need, without the checkout's own
+# objects. Files that did not change keep their time, so a second build in DIR
+# is short.
+copy_source()
+{
+	local target=$1 name
+	mkdir -p "$target"
+	(
+		cd "$ROOT"
+		find Makefile exports.txt outbox.control outbox--*.sql src sql \
+			expected t scripts bench examples \
+			-type f ! -name '*.o' ! -name '*.bc' 2>/dev/null || true
+	) | LC_ALL=C sort >"$target/.files.new"
+	if [ -f "$target/.files" ]; then
+		comm -23 "$target/.files" "$target/.files.new" | while read -r name; do
+			rm -f "$target/$name" "$target/${name%.c}.o"
+		done
+	fi
+	tar -C "$ROOT" -cf - -T "$target/.files.new" | tar -C "$target" -xf -
+	mv "$target/.files.new" "$target/.files"
+}
