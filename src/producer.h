@@ -26,53 +26,53 @@ typedef struct ProducerOption
 typedef struct ProducerHeader
 {
 	const char *name;
-	int			name_len;
-	const char *value;			/* NULL: a header without a value */
-	int			value_len;
+	int name_len;
+	const char *value; /* NULL: a header without a value */
+	int value_len;
 } ProducerHeader;
 
 typedef struct ProducerRecord
 {
-	int			topic;			/* from ProducerTopic() */
+	int topic; /* from ProducerTopic() */
 	const char *key;
-	int			key_len;
-	const char *value;			/* NULL: a tombstone */
-	int			value_len;
-	int64		timestamp_ms;	/* since the Unix epoch */
+	int key_len;
+	const char *value; /* NULL: a tombstone */
+	int value_len;
+	int64 timestamp_ms; /* since the Unix epoch */
 	const ProducerHeader *headers;
-	int			nheaders;
-	uint64		opaque;			/* given back in the delivery report */
+	int nheaders;
+	uint64 opaque; /* given back in the delivery report */
 } ProducerRecord;
 
 typedef enum ProducerSendResult
 {
 	PRODUCER_SENT,
-	PRODUCER_QUEUE_FULL,		/* serve reports, then try again */
-	PRODUCER_REFUSED			/* *code tells why */
+	PRODUCER_QUEUE_FULL, /* serve reports, then try again */
+	PRODUCER_REFUSED	 /* *code tells why */
 } ProducerSendResult;
 
 typedef enum ProducerEventKind
 {
 	PRODUCER_NONE,
-	PRODUCER_DELIVERED,			/* acknowledged, or already there */
-	PRODUCER_UNDELIVERED,		/* code tells why */
-	PRODUCER_ERROR,				/* of the client, not of a message */
+	PRODUCER_DELIVERED,	  /* acknowledged, or already there */
+	PRODUCER_UNDELIVERED, /* code tells why */
+	PRODUCER_ERROR,		  /* of the client, not of a message */
 	PRODUCER_LOG
 } ProducerEventKind;
 
 typedef struct ProducerEvent
 {
 	ProducerEventKind kind;
-	int			code;			/* librdkafka's code */
-	bool		fatal;			/* the producer has to be made anew */
-	bool		possibly_persisted; /* sending again may duplicate */
-	uint64		opaque;
-	int			topic;			/* index, for reports */
-	int			partition;
-	int64		offset;
-	int64		latency_us;		/* produce call to acknowledgement */
-	int			level;			/* syslog's, for PRODUCER_LOG */
-	const char *text;			/* for PRODUCER_ERROR and PRODUCER_LOG */
+	int code;				 /* librdkafka's code */
+	bool fatal;				 /* the producer has to be made anew */
+	bool possibly_persisted; /* sending again may duplicate */
+	uint64 opaque;
+	int topic; /* index, for reports */
+	int partition;
+	int64 offset;
+	int64 latency_us; /* produce call to acknowledgement */
+	int level;		  /* syslog's, for PRODUCER_LOG */
+	const char *text; /* for PRODUCER_ERROR and PRODUCER_LOG */
 } ProducerEvent;
 
 /* NULL, with errbuf filled, where the configuration is refused. */
@@ -83,18 +83,19 @@ extern Producer *ProducerCreate(const ProducerOption *options, int noptions,
 extern void ProducerDestroy(Producer *producer);
 
 /* Index of a topic; the same for the producer's whole life.  -1 on failure. */
-extern int	ProducerTopic(Producer *producer, const char *name);
+extern int ProducerTopic(Producer *producer, const char *name);
 extern const char *ProducerTopicName(Producer *producer, int topic);
 
 /* Copies everything it is given. */
 extern ProducerSendResult ProducerSend(Producer *producer,
-									   const ProducerRecord *record, int *code);
+									   const ProducerRecord *record,
+									   int *code);
 
 /* Next event without waiting; false (kind NONE) when there is none. */
 extern bool ProducerPoll(Producer *producer, ProducerEvent *event);
 
 /* Readable when there may be events; drain before polling until empty. */
-extern int	ProducerFd(Producer *producer);
+extern int ProducerFd(Producer *producer);
 extern void ProducerDrainFd(Producer *producer);
 
 /* Ends lingering now: a batch has been handed over whole. */
@@ -104,7 +105,7 @@ extern void ProducerPush(Producer *producer);
 extern void ProducerPurge(Producer *producer, bool in_flight);
 
 /* Messages that are neither delivered nor failed, reports included. */
-extern int	ProducerOutstanding(Producer *producer);
+extern int ProducerOutstanding(Producer *producer);
 
 extern const char *ProducerErrorName(int code); /* MSG_SIZE_TOO_LARGE */
 extern const char *ProducerErrorText(int code);
