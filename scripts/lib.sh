@@ -134,3 +134,28 @@ copy_source()
 	tar -C "$ROOT" -cf - -T "$target/.files.new" | tar -C "$target" -xf -
 	mv "$target/.files.new" "$target/.files"
 }
+
+# build_and_install DESTDIR LOG [MAKE-ARGUMENT…]: the compiled objects are kept
+# between runs, and one run at a time may build.
+build_and_install()
+{
+	local destdir=$1 log=$2 objects arguments
+	shift 2
+	objects=$CACHE/build-$(printf '%s %s %s' "$ROOT" "$(pg_config --version)" "$*" |
+		sha256sum | cut -c1-12)
+	arguments=(-C "$objects" PG_CONFIG="$(pg_config --bindir)/pg_config" "$@")
+	mkdir -p "$objects"
+	(
+		flock 9
+		copy_source "$objects"
+		quietly "$log" make -j2 "${arguments[@]}" &&
+			quietly "$log" make install DESTDIR="$destdir" "${arguments[@]}"
+	) 9>"$objects.lock"
+}
+
+# The settings with which a server finds outbox below DESTDIR.
+destdir_settings()
+{
+	echo "extension_destdir = '$1'"
+	echo "dynamic_library_path = '$1$(pg_config --pkglibdir):\$libdir'"
+}
