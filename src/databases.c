@@ -19,14 +19,13 @@
 
 #include "databases.h"
 
-/* In ms. */
-#define RESTART_INTERVAL 1000
-#define BACKOFF_MAX 60000
-#define PROBE_INTERVAL 60000 /* should a wake-up have been lost */
+#define RESTART_INTERVAL CLOCK_MS(1000)
+#define BACKOFF_MAX CLOCK_MS(60000)
+#define PROBE_INTERVAL CLOCK_MS(60000) /* should a wake-up have been lost */
 
 static void WakeUp(Database *db);
 static int MissingWorker(Oid database);
-static int ErrorDelay(Database *db, TimestampTz started, TimestampTz now);
+static Clock ErrorDelay(Database *db, Clock started, Clock now);
 
 static HTAB *databases;
 
@@ -145,7 +144,7 @@ DatabasesForget(void)
 }
 
 Database *
-DatabasesNext(TimestampTz now, int *number, Urgency *urgency)
+DatabasesNext(Clock now, int *number, Urgency *urgency)
 {
 	HASH_SEQ_STATUS seq;
 	Database *db;
@@ -215,12 +214,12 @@ MissingWorker(Oid database)
 }
 
 void
-DatabasesNoteExit(const WorkerSlot *ended, TimestampTz started, bool reported)
+DatabasesNoteExit(const WorkerSlot *ended, Clock started, bool reported)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	Clock now = ClockNow();
 	WorkerExit reason = reported ? ended->exit : WORKER_EXIT_ERROR;
 	Database *db = DatabasesFind(ended->database);
-	int delay = RESTART_INTERVAL;
+	Clock delay = RESTART_INTERVAL;
 
 	if (db == NULL)
 		return;
@@ -235,7 +234,7 @@ DatabasesNoteExit(const WorkerSlot *ended, TimestampTz started, bool reported)
 			break;
 		case WORKER_EXIT_RESTART:
 			/* At once, but not in a circle. */
-			if (TimestampDifferenceExceeds(started, now, RESTART_INTERVAL))
+			if (now - started >= RESTART_INTERVAL)
 				delay = 0;
 			break;
 		case WORKER_EXIT_NO_EXTENSION:
@@ -253,15 +252,13 @@ DatabasesNoteExit(const WorkerSlot *ended, TimestampTz started, bool reported)
 			delay = ErrorDelay(db, started, now);
 			break;
 	}
-	db->not_before =
-		Max(db->not_before, TimestampTzPlusMilliseconds(now, delay));
+	db->not_before = Max(db->not_before, now + delay);
 }
 
-static int
-ErrorDelay(Database *db, TimestampTz started, TimestampTz now)
+static Clock
+ErrorDelay(Database *db, Clock started, Clock now)
 {
-	if (db->backoff == 0 ||
-		TimestampDifferenceExceeds(started, now, BACKOFF_MAX))
+	if (db->backoff == 0 || now - started >= BACKOFF_MAX)
 		db->backoff = RESTART_INTERVAL;
 	else
 		db->backoff = Min(db->backoff * 2, BACKOFF_MAX);

@@ -8,9 +8,14 @@
 
 #include "postgres.h"
 
-#include "utils/timestamp.h"
+#include "portability/instr_time.h"
 
 #include "shmem.h"
+
+/* Microseconds by a clock that nobody sets back. */
+typedef int64 Clock;
+
+#define CLOCK_MS(ms) (INT64CONST(1000) * (ms))
 
 /* What to start first. */
 typedef enum Urgency
@@ -24,13 +29,22 @@ typedef struct Database
 {
 	Oid oid; /* hash key: must be first */
 	NameData name;
-	bool listed;			/* exists and wants workers */
-	bool absent;			/* has no extension, as far as we know */
-	bool look_again;		/* woken since its first worker started */
-	int backoff;			/* ms, 0 = no error lately */
-	TimestampTz not_before; /* start none before */
-	TimestampTz due_since;	/* a worker is missing since; 0 = none */
+	bool listed;	  /* exists and wants workers */
+	bool absent;	  /* has no extension, as far as we know */
+	bool look_again;  /* woken since its first worker started */
+	Clock backoff;	  /* 0 = no error lately */
+	Clock not_before; /* start none before */
+	Clock due_since;  /* a worker is missing since; 0 = none */
 } Database;
+
+static inline Clock
+ClockNow(void)
+{
+	instr_time now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return INSTR_TIME_GET_MICROSEC(now);
+}
 
 extern void DatabasesInit(void);
 
@@ -53,13 +67,13 @@ extern bool DatabasesList(void);
  * Who shall have a worker next, and which: of the most urgent, who waits
  * longest.  NULL if no worker is due.
  */
-extern Database *DatabasesNext(TimestampTz now, int *number, Urgency *urgency);
+extern Database *DatabasesNext(Clock now, int *number, Urgency *urgency);
 
 /*
  * Decides when the database may have its worker again.  A worker that ended
  * without a report has never got so far as to make one.
  */
-extern void DatabasesNoteExit(const WorkerSlot *ended, TimestampTz started,
+extern void DatabasesNoteExit(const WorkerSlot *ended, Clock started,
 							  bool reported);
 
 /* Ends what is kept of databases that have neither extension nor worker. */

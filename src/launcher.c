@@ -25,12 +25,13 @@
 #include "databases.h"
 #include "guc.h"
 #include "launcher.h"
+#include "session.h"
 
-/* All in ms. */
-#define TICK 1000
-#define PATIENCE 5000 /* until missing slots are worth a word */
-#define TURN 30000	  /* of a worker, when slots are short */
-#define WARNING_INTERVAL 60000
+#define TICK 1000 /* ms */
+
+#define PATIENCE CLOCK_MS(5000) /* until missing slots are worth a word */
+#define TURN CLOCK_MS(30000)	/* of a worker, when slots are short */
+#define WARNING_INTERVAL CLOCK_MS(60000)
 
 /* What a worker could not have. */
 typedef enum Shortage
@@ -44,7 +45,7 @@ typedef enum Shortage
 typedef struct Launched
 {
 	BackgroundWorkerHandle *handle; /* NULL = adopted */
-	TimestampTz started;
+	Clock started;
 	bool leaving; /* asked to make room */
 } Launched;
 
@@ -54,10 +55,10 @@ static void ReapWorkers(void);
 static void StopUnlisted(void);
 static void StopWorker(int slot);
 static void StartWorkers(void);
-static Shortage StartWorker(Database *db, int number, TimestampTz now);
+static Shortage StartWorker(Database *db, int number, Clock now);
 static bool RegisterWorker(int slot, const WorkerStart *start);
 static void WarnOfShortage(Database *db, int number, Shortage shortage);
-static void MakeRoom(TimestampTz now);
+static void MakeRoom(Clock now);
 static int CountWorkers(Oid database);
 
 static Launched *launched; /* one a slot */
@@ -91,7 +92,7 @@ outbox_launcher_main(Datum arg)
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-	WorkerPinSettings();
+	SessionPin();
 	InitState();
 	pgstat_report_activity(STATE_IDLE, NULL);
 
@@ -127,7 +128,7 @@ outbox_launcher_main(Datum arg)
 static void
 InitState(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	Clock now = ClockNow();
 
 	DatabasesInit();
 	launched = MemoryContextAllocZero(TopMemoryContext,
@@ -224,7 +225,7 @@ StopWorker(int slot)
 static void
 StartWorkers(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	Clock now = ClockNow();
 	Database *db;
 	int number;
 	Urgency urgency;
@@ -237,8 +238,7 @@ StartWorkers(void)
 			continue;
 
 		/* A burst of probes is over in a moment, and not worth a word. */
-		if (urgency != PROBE &&
-			TimestampDifferenceExceeds(db->due_since, now, PATIENCE))
+		if (urgency != PROBE && now - db->due_since >= PATIENCE)
 		{
 			WarnOfShortage(db, number, shortage);
 			if (urgency == FIRST_WORKER)
@@ -249,13 +249,13 @@ StartWorkers(void)
 }
 
 static Shortage
-StartWorker(Database *db, int number, TimestampTz now)
+StartWorker(Database *db, int number, Clock now)
 {
 	WorkerStart start;
 
 	if (DatabasesBusy(db->oid))
 	{
-		db->not_before = TimestampTzPlusMilliseconds(now, TICK);
+		db->not_before = now + CLOCK_MS(TICK);
 		return SHORT_OF_NOTHING;
 	}
 
@@ -303,7 +303,7 @@ RegisterWorker(int slot, const WorkerStart *start)
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	ok = RegisterDynamicBackgroundWorker(&worker, &launched[slot].handle);
 	MemoryContextSwitchTo(old);
-	launched[slot].started = GetCurrentTimestamp();
+	launched[slot].started = ClockNow();
 	launched[slot].leaving = false;
 	return ok;
 }
@@ -311,12 +311,12 @@ RegisterWorker(int slot, const WorkerStart *start)
 static void
 WarnOfShortage(Database *db, int number, Shortage shortage)
 {
-	static TimestampTz warned_at = 0;
-	TimestampTz now = GetCurrentTimestamp();
+	static Clock silent_until = 0;
+	Clock now = ClockNow();
 
-	if (!TimestampDifferenceExceeds(warned_at, now, WARNING_INTERVAL))
+	if (now < silent_until)
 		return;
-	warned_at = now;
+	silent_until = now + WARNING_INTERVAL;
 
 	if (shortage == SHORT_OF_SLOTS)
 		ereport(WARNING,
@@ -342,7 +342,7 @@ WarnOfShortage(Database *db, int number, Shortage shortage)
  * turn.  One at a time: it takes a moment until the slot is free.
  */
 static void
-MakeRoom(TimestampTz now)
+MakeRoom(Clock now)
 {
 	int victim = -1;
 	int most = 1;
@@ -363,8 +363,7 @@ MakeRoom(TimestampTz now)
 			most = workers;
 			victim = i;
 		}
-		else if (most == 1 &&
-				 TimestampDifferenceExceeds(launched[i].started, now, TURN) &&
+		else if (most == 1 && now - launched[i].started >= TURN &&
 				 (victim < 0 ||
 				  launched[i].started < launched[victim].started))
 			victim = i;

@@ -29,9 +29,6 @@ extern volatile sig_atomic_t OutboxShutdownRequested;
 /* Which slot this worker has; set before RelayMain() is called. */
 extern int OutboxMySlot;
 
-/* Makes the session independent of ALTER DATABASE ... SET and the like. */
-extern void WorkerPinSettings(void);
-
 /* Entry points of the processes (exported for the postmaster). */
 extern PGDLLEXPORT void outbox_launcher_main(Datum arg);
 extern PGDLLEXPORT void outbox_worker_main(Datum arg);

@@ -104,8 +104,14 @@ extern void ProducerPush(Producer *producer);
 /* Fails what is queued (and, if asked, in flight): reports follow. */
 extern void ProducerPurge(Producer *producer, bool in_flight);
 
+/* Nothing can be sent any more: the producer has to be made anew. */
+extern bool ProducerFatal(Producer *producer);
+
 /* Messages that are neither delivered nor failed, reports included. */
 extern int ProducerOutstanding(Producer *producer);
+
+/* The message itself is not to blame: the producer gave it back unsent. */
+extern bool ProducerWasPurged(int code);
 
 extern const char *ProducerErrorName(int code); /* MSG_SIZE_TOO_LARGE */
 extern const char *ProducerErrorText(int code);

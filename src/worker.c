@@ -29,32 +29,7 @@
 
 #include "launcher.h"
 #include "relay.h"
-
-/*
- * What must be so whatever ALTER DATABASE, ALTER ROLE or the configuration
- * says.  Settings that this server does not have are passed by.
- */
-static const struct
-{
-	const char *name;
-	const char *value;
-} pinned_settings[] = {
-	/* whose rights, and whose objects */
-	{"role", "none"},
-	{"search_path", "pg_catalog, pg_temp"},
-	{"row_security", "off"},
-	{"session_replication_role", "origin"},
-	/* transactions */
-	{"default_transaction_isolation", "read committed"},
-	{"default_transaction_read_only", "off"},
-	{"default_transaction_deferrable", "off"},
-	{"synchronous_commit", "off"},
-	/* times */
-	{"statement_timeout", "0"},
-	{"transaction_timeout", "0"},
-	{"lock_timeout", "50ms"},
-	{"idle_in_transaction_session_timeout", "0"},
-};
+#include "session.h"
 
 static void HandleShutdownRequest(SIGNAL_ARGS);
 static void Detach(int code, Datum arg);
@@ -93,7 +68,7 @@ outbox_worker_main(Datum arg)
 
 	BackgroundWorkerInitializeConnectionByOid(my_start.database, InvalidOid,
 											  0);
-	WorkerPinSettings();
+	SessionPin();
 	snprintf(name, sizeof(name), "outbox worker %d", my_start.number);
 	SetConfigOption("application_name", name, PGC_USERSET, PGC_S_OVERRIDE);
 
@@ -136,19 +111,6 @@ Detach(int code, Datum arg)
 	if (code != 0)
 		my_exit = WORKER_EXIT_ERROR;
 	ShmemDetachWorker(my_start.slot, my_start.generation, my_exit);
-}
-
-void
-WorkerPinSettings(void)
-{
-	for (int i = 0; i < lengthof(pinned_settings); i++)
-	{
-		const char *name = pinned_settings[i].name;
-
-		if (GetConfigOption(name, true, false) != NULL)
-			SetConfigOption(name, pinned_settings[i].value, PGC_SUSET,
-							PGC_S_OVERRIDE);
-	}
 }
 
 /* The launcher's backoff limits the rate of the message. */

@@ -1,0 +1,79 @@
+/*
+ * compat.h
+ *		Every guard on the server's version.
+ */
+#ifndef OUTBOX_COMPAT_H
+#define OUTBOX_COMPAT_H
+
+#include "postgres.h"
+
+#include "access/genam.h"
+
+#if PG_VERSION_NUM < 150000
+#error "outbox needs PostgreSQL 15 or later"
+#endif
+
+/* 16 renamed the identifier of a relation's storage. */
+#if PG_VERSION_NUM >= 160000
+#include "storage/relfilelocator.h"
+#define RelationStorageId(rel) ((rel)->rd_locator.relNumber)
+#else
+#include "storage/relfilenode.h"
+#define RelationStorageId(rel) ((rel)->rd_node.relNode)
+#endif
+
+/* 18 added instrumentation to index scans. */
+#if PG_VERSION_NUM >= 180000
+#define CompatIndexBeginScan(heap, index, snapshot, nkeys) \
+	index_beginscan(heap, index, snapshot, NULL, nkeys, 0)
+#else
+#define CompatIndexBeginScan(heap, index, snapshot, nkeys) \
+	index_beginscan(heap, index, snapshot, nkeys, 0)
+#endif
+
+/* 16 added the summarizing-only argument. */
+#if PG_VERSION_NUM >= 160000
+#define CompatInsertIndexTuples(rri, slot, estate) \
+	ExecInsertIndexTuples(rri, slot, estate, false, false, NULL, NIL, false)
+#else
+#define CompatInsertIndexTuples(rri, slot, estate) \
+	ExecInsertIndexTuples(rri, slot, estate, false, false, NULL, NIL)
+#endif
+
+/* 16 made the ownership check generic. */
+#if PG_VERSION_NUM >= 160000
+#define CompatOwnsRelation(relid, role) \
+	object_ownercheck(RelationRelationId, relid, role)
+#else
+#define CompatOwnsRelation(relid, role) pg_class_ownercheck(relid, role)
+#endif
+
+/* 17 lets the writer of a logical message ask for its flush. */
+#if PG_VERSION_NUM >= 170000
+#define CompatLogMessage(prefix) LogLogicalMessage(prefix, "", 0, false, false)
+#else
+#define CompatLogMessage(prefix) LogLogicalMessage(prefix, "", 0, false)
+#endif
+
+/* 17 counts processes where 15 and 16 number PGPROCs. */
+#if PG_VERSION_NUM >= 170000
+#define CompatMyProcNumber() MyProcNumber
+#else
+#define CompatMyProcNumber() (MyProc->pgprocno)
+#endif
+
+/* 17 gives wait event sets an owner. */
+#if PG_VERSION_NUM >= 170000
+#define CompatCreateWaitEventSet(n) CreateWaitEventSet(NULL, n)
+#else
+#define CompatCreateWaitEventSet(n) CreateWaitEventSet(TopMemoryContext, n)
+#endif
+
+/* 18 names the magic block. */
+#if PG_VERSION_NUM >= 180000
+#define CompatModuleMagic(n, v) PG_MODULE_MAGIC_EXT(.name = n, .version = v)
+#else
+#define CompatModuleMagic(n, v) PG_MODULE_MAGIC
+#endif
+
+#endif

@@ -1,0 +1,393 @@
+/*
+ * delivery.c
+ *		The worker's producer.
+ */
+#include "postgres.h"
+
+#include "common/pg_prng.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "backoff.h"
+#include "delivery.h"
+#include "guc.h"
+#include "kafka_config.h"
+#include "trouble.h"
+
+/* How long a producer that is at its end may take over what is in flight. */
+#define DRAIN_TIMEOUT_MS 2000
+
+/* Events served before the caller gets on with its other work. */
+#define EVENTS_AT_ONCE 20000
+
+static void serve_events(void);
+static void serve_report(const ProducerEvent *event);
+static void retire(void);
+static void replace(void);
+static void create(void);
+static void settle_lanes(TimestampTz now);
+static void destroy_at_exit(int code, Datum arg);
+static KafkaConfig *load_config(void);
+static bool same_config(const KafkaConfig *a, const KafkaConfig *b);
+
+static DatabaseEntry *database;
+static Lane *lanes;
+
+static Producer *producer = NULL;
+static uint16 generation = 0;
+static bool fd_changed = false;
+static KafkaConfig *config = NULL;
+static MemoryContext config_context = NULL;
+static bool config_stale = true;
+
+static bool retiring = false; /* takes no more messages */
+static TimestampTz retire_by; /* then whatever is in flight is given up */
+static int attempts = 0;	  /* producers made without a delivery */
+static TimestampTz create_at = 0;
+static TimestampTz silent_since = 0; /* 0: nothing outstanding */
+static int culprits = 0;			 /* lanes blamed for the retirement */
+
+static LaneSender sender;
+
+void
+DeliveryInit(DatabaseEntry *db, Lane *worker_lanes)
+{
+	database = db;
+	lanes = worker_lanes;
+	config_context = AllocSetContextCreate(
+		TopMemoryContext, "outbox Kafka configuration", ALLOCSET_SMALL_SIZES);
+	sender.scratch = AllocSetContextCreate(TopMemoryContext, "outbox record",
+										   ALLOCSET_DEFAULT_SIZES);
+	before_shmem_exit(destroy_at_exit, (Datum) 0);
+}
+
+/* The lanes are free for others only after their producer is gone. */
+static void
+destroy_at_exit(int code, Datum arg)
+{
+	if (producer != NULL)
+		ProducerDestroy(producer);
+	producer = NULL;
+}
+
+void
+DeliveryReconfigure(void)
+{
+	config_stale = true;
+	create_at = 0;
+}
+
+void
+DeliveryServe(bool wanted)
+{
+	TimestampTz now;
+
+	if (producer != NULL)
+		serve_events();
+	now = GetCurrentTimestamp();
+
+	if (config_stale && producer != NULL && !retiring)
+	{
+		KafkaConfig *fresh = load_config();
+
+		config_stale = false;
+		if (fresh != NULL && same_config(fresh, config))
+			KafkaConfigFree(fresh);
+		else
+		{
+			if (fresh != NULL)
+				KafkaConfigFree(fresh);
+			ereport(
+				LOG,
+				(errmsg(
+					"outbox: the Kafka configuration has changed, making a new producer")));
+			retire();
+		}
+	}
+
+	if (producer != NULL && !retiring && silent_since != 0 &&
+		outbox_delivery_timeout > 0 &&
+		TimestampDifferenceExceeds(silent_since, now, outbox_delivery_timeout))
+	{
+		TroubleReport(
+			TROUBLE_NO_ANSWER,
+			"no message was acknowledged within outbox.delivery_timeout, making a new producer",
+			NULL);
+		attempts++;
+		retire();
+	}
+	if (retiring && (ProducerOutstanding(producer) == 0 || now >= retire_by))
+		replace();
+	settle_lanes(now);
+	if (producer == NULL && wanted && now >= create_at)
+		create();
+}
+
+static void
+serve_events(void)
+{
+	ProducerEvent event;
+	int n = 0;
+
+	ProducerDrainFd(producer);
+	while (n++ < EVENTS_AT_ONCE && ProducerPoll(producer, &event))
+	{
+		switch (event.kind)
+		{
+			case PRODUCER_DELIVERED:
+			case PRODUCER_UNDELIVERED:
+				serve_report(&event);
+				break;
+			case PRODUCER_ERROR:
+				TroubleReport(event.code, ProducerErrorName(event.code),
+							  event.text);
+				if (event.fatal && !retiring)
+				{
+					attempts++;
+					retire();
+				}
+				break;
+			case PRODUCER_LOG:
+				TroubleClientLog(event.level, event.text);
+				break;
+			case PRODUCER_NONE:
+				break;
+		}
+	}
+	if (n > EVENTS_AT_ONCE)
+		SetLatch(MyLatch);
+}
+
+static void
+serve_report(const ProducerEvent *event)
+{
+	Lane *lane = &lanes[(event->opaque >> 32) & 0xffff];
+	int index = (int) (event->opaque & 0xffffffff);
+
+	/* A report of a producer that was given up. */
+	if ((uint16) (event->opaque >> 48) != generation)
+		return;
+
+	if (event->kind == PRODUCER_DELIVERED)
+	{
+		LaneAcknowledge(lane, index, event, producer);
+		if (lane->blamed_code == 0)
+			lane->attempts = 0;
+		attempts = 0;
+		silent_since =
+			ProducerOutstanding(producer) > 0 ? GetCurrentTimestamp() : 0;
+		return;
+	}
+
+	LaneFail(lane, index, event);
+	pg_atomic_fetch_add_u64(&database->counters.failed, 1);
+	pg_atomic_write_u64(&database->counters.last_failed,
+						GetCurrentTimestamp());
+	if (!ProducerWasPurged(event->code))
+	{
+		if (lane->blamed_code == 0)
+			culprits++;
+		lane->blamed_code = event->code;
+		TroubleReport(event->code, ProducerErrorName(event->code),
+					  ProducerErrorText(event->code));
+	}
+	if (!retiring)
+		retire();
+}
+
+/* What is queued comes back at once; what is in flight may still succeed. */
+static void
+retire(void)
+{
+	retiring = true;
+	retire_by =
+		TimestampTzPlusMilliseconds(GetCurrentTimestamp(), DRAIN_TIMEOUT_MS);
+	ProducerPurge(producer, false);
+}
+
+static void
+replace(void)
+{
+	for (int i = 0; i < OUTBOX_LANES; i++)
+		LaneReset(&lanes[i], producer);
+	ProducerDestroy(producer);
+	producer = NULL;
+	fd_changed = true;
+	retiring = false;
+	generation++;
+	silent_since = 0;
+
+	/* Lanes with a culprit wait on their own; the others need not. */
+	create_at = 0;
+	if (attempts > 0 && culprits == 0)
+		create_at = TimestampTzPlusMilliseconds(
+			GetCurrentTimestamp(),
+			BackoffDelay(attempts, outbox_retry_base, outbox_retry_cap,
+						 pg_prng_double(&pg_global_prng_state)));
+	culprits = 0;
+}
+
+/* A lane whose message failed tries again later, whatever the code. */
+static void
+settle_lanes(TimestampTz now)
+{
+	for (int i = 0; i < OUTBOX_LANES; i++)
+	{
+		Lane *lane = &lanes[i];
+
+		if (lane->blamed_code == 0 || lane->in_flight > 0 || retiring)
+			continue;
+		lane->attempts++;
+		lane->retry_at = TimestampTzPlusMilliseconds(
+			now,
+			BackoffDelay(lane->attempts, outbox_retry_base, outbox_retry_cap,
+						 pg_prng_double(&pg_global_prng_state)));
+		TroubleReport(lane->blamed_code, ProducerErrorName(lane->blamed_code),
+					  ProducerErrorText(lane->blamed_code));
+		lane->blamed_code = 0;
+		if (producer != NULL)
+			LaneReset(lane, producer);
+	}
+}
+
+static KafkaConfig *
+load_config(void)
+{
+	MemoryContext caller = MemoryContextSwitchTo(config_context);
+	char *detail = NULL;
+	KafkaConfig *fresh = KafkaConfigLoad(&detail);
+
+	if (fresh == NULL)
+		TroubleReport(TROUBLE_CONFIGURATION,
+					  "the Kafka configuration is refused", detail);
+	MemoryContextSwitchTo(caller);
+	return fresh;
+}
+
+static bool
+same_config(const KafkaConfig *a, const KafkaConfig *b)
+{
+	if (a->noptions != b->noptions)
+		return false;
+	for (int i = 0; i < a->noptions; i++)
+	{
+		if (strcmp(a->options[i].name, b->options[i].name) != 0 ||
+			strcmp(a->options[i].value, b->options[i].value) != 0)
+			return false;
+	}
+	return true;
+}
+
+static void
+create(void)
+{
+	char errbuf[PRODUCER_ERRLEN] = "";
+
+	if (config != NULL)
+		KafkaConfigFree(config);
+	config_stale = false;
+	config = load_config();
+	if (config != NULL)
+	{
+		producer = ProducerCreate(config->options, config->noptions, errbuf,
+								  sizeof(errbuf));
+		if (producer == NULL)
+			TroubleReport(TROUBLE_PRODUCER, "could not make a Kafka producer",
+						  errbuf);
+	}
+	if (producer == NULL)
+	{
+		attempts++;
+		create_at = TimestampTzPlusMilliseconds(
+			GetCurrentTimestamp(),
+			BackoffDelay(attempts, outbox_retry_base, outbox_retry_cap,
+						 pg_prng_double(&pg_global_prng_state)));
+		return;
+	}
+	fd_changed = true;
+	pg_atomic_fetch_add_u64(&database->counters.producers, 1);
+}
+
+LaneSender *
+DeliverySender(const char *source)
+{
+	if (producer == NULL || retiring)
+		return NULL;
+	sender.producer = producer;
+	sender.generation = generation;
+	sender.source = source;
+	sender.max_rows = outbox_batch_size;
+	sender.max_bytes = outbox_batch_bytes;
+	sender.sent = 0;
+	sender.queue_full = false;
+	return &sender;
+}
+
+void
+DeliveryPush(LaneSender *s)
+{
+	if (s->sent == 0)
+		return;
+	if (silent_since == 0)
+		silent_since = GetCurrentTimestamp();
+	ProducerPush(producer);
+}
+
+int
+DeliveryFd(bool *changed)
+{
+	*changed = fd_changed;
+	fd_changed = false;
+	return producer == NULL ? -1 : ProducerFd(producer);
+}
+
+TimestampTz
+DeliveryDue(void)
+{
+	TimestampTz due = DT_NOEND;
+
+	if (producer == NULL)
+		return create_at;
+	if (config_stale)
+		return 0;
+	if (retiring)
+		return retire_by;
+	if (silent_since != 0 && outbox_delivery_timeout > 0)
+		due =
+			TimestampTzPlusMilliseconds(silent_since, outbox_delivery_timeout);
+	return due;
+}
+
+void
+DeliveryStop(int timeout_ms)
+{
+	TimestampTz give_up =
+		TimestampTzPlusMilliseconds(GetCurrentTimestamp(), timeout_ms);
+
+	if (producer == NULL)
+		return;
+	if (!retiring)
+		retire();
+	for (;;)
+	{
+		long wait;
+
+		serve_events();
+		wait = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), give_up);
+		if (ProducerOutstanding(producer) == 0 || wait <= 0)
+			break;
+		CHECK_FOR_INTERRUPTS();
+		(void) WaitLatchOrSocket(MyLatch,
+								 WL_LATCH_SET | WL_TIMEOUT |
+									 WL_EXIT_ON_PM_DEATH | WL_SOCKET_READABLE,
+								 ProducerFd(producer), Min(wait, 100),
+								 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+	}
+	replace();
+}

@@ -1,0 +1,348 @@
+/*
+ * lane.c
+ *		One lane in its owner's memory.
+ *
+ * A difference is collected once, by seq, and then sent batch by batch; at
+ * most one batch is in flight.  Progress moves with each acknowledgement that
+ * closes the gap behind it.
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "lane.h"
+#include "ranges.h"
+#include "record.h"
+
+static bool prepare(Lane *lane);
+static void end_walk(Lane *lane);
+static void drop_entries(Lane *lane);
+static void advance(Lane *lane, Producer *producer);
+static bool send_entry(Lane *lane, int index, LaneSender *sender,
+					   int64 *bytes);
+static void grow_window(Lane *lane, int size);
+static void count_mark(const EntryMark *mark, Producer *producer);
+
+static int64 passed_messages = 0;
+static int64 passed_bytes = 0;
+
+void
+LaneInit(Lane *lane, int number)
+{
+	memset(lane, 0, sizeof(*lane));
+	lane->number = number;
+	lane->context = AllocSetContextCreate(TopMemoryContext, "outbox lane",
+										  ALLOCSET_DEFAULT_SIZES);
+}
+
+/* The caller has loaded lane->progress into lane->context. */
+void
+LaneTake(Lane *lane)
+{
+	lane->owned = true;
+	lane->wanted = true;
+}
+
+void
+LaneDrop(Lane *lane)
+{
+	MemoryContext context = lane->context;
+	int number = lane->number;
+
+	MemoryContextReset(context);
+	memset(lane, 0, sizeof(*lane));
+	lane->number = number;
+	lane->context = context;
+}
+
+bool
+LaneIsReady(const Lane *lane, TimestampTz now)
+{
+	return lane->owned && !lane->releasing && lane->in_flight == 0 &&
+		   lane->retry_at <= now &&
+		   (lane->wanted || lane->progress.target != NULL);
+}
+
+/* Sees to it that there are entries to send; false where nothing is left. */
+static bool
+prepare(Lane *lane)
+{
+	LaneProgress *p = &lane->progress;
+	MemoryContext caller;
+	LogCollection found;
+
+	if (lane->entries != NULL && lane->layout != LogLayout())
+		drop_entries(lane);
+	if (lane->entries != NULL)
+		return true;
+
+	caller = MemoryContextSwitchTo(lane->context);
+	if (p->target != NULL)
+	{
+		found = LogCollect(lane->number, p->then, p->target, p->last_seq);
+		if (found.n == 0)
+			end_walk(lane);
+	}
+	if (p->target == NULL)
+	{
+		lane->wanted = false;
+		found = LogCollect(lane->number, p->then, LogTarget(), PG_INT64_MIN);
+		if (found.n == 0)
+		{
+			pfree(p->then);
+			p->then = ProgressCopy(LogTarget(), lane->context);
+		}
+		else
+		{
+			p->target = ProgressCopy(LogTarget(), lane->context);
+			p->last_seq = 0;
+		}
+	}
+	MemoryContextSwitchTo(caller);
+
+	if (found.n == 0)
+	{
+		pfree(found.entries);
+		return false;
+	}
+	lane->entries = found.entries;
+	lane->nentries = found.n;
+	lane->complete = found.complete;
+	lane->layout = LogLayout();
+	lane->window_start = lane->window_end = lane->done = 0;
+	return true;
+}
+
+/* The difference is through: all that the target sees has left the log. */
+static void
+end_walk(Lane *lane)
+{
+	LaneProgress *p = &lane->progress;
+
+	pfree(p->then);
+	p->then = p->target;
+	p->target = NULL;
+	p->last_seq = 0;
+	lane->dirty = true;
+	lane->wanted = true;
+	if (lane->ahead != NULL)
+		pfree(lane->ahead);
+	lane->ahead = NULL;
+	lane->nahead = 0;
+}
+
+static void
+drop_entries(Lane *lane)
+{
+	Assert(lane->in_flight == 0);
+	pfree(lane->entries);
+	lane->entries = NULL;
+	lane->nentries = lane->window_start = lane->window_end = lane->done = 0;
+}
+
+static bool
+is_ahead(const Lane *lane, int64 seq)
+{
+	int lo = 0;
+	int hi = lane->nahead;
+
+	while (lo < hi)
+	{
+		int mid = (lo + hi) / 2;
+
+		if (lane->ahead[mid] < seq)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < lane->nahead && lane->ahead[lo] == seq;
+}
+
+void
+LaneRead(Lane *lane, LaneSender *sender)
+{
+	int64 bytes = 0;
+
+	while (lane->in_flight == 0 && !sender->queue_full && prepare(lane))
+	{
+		lane->window_start = lane->window_end;
+		while (lane->window_end < lane->nentries &&
+			   lane->window_end - lane->window_start < sender->max_rows &&
+			   bytes < sender->max_bytes)
+		{
+			int index = lane->window_end - lane->window_start;
+
+			grow_window(lane, index + 1);
+			if (!send_entry(lane, index, sender, &bytes))
+				break;
+			lane->window_end++;
+		}
+		advance(lane, sender->producer);
+		if (lane->blamed_code != 0)
+			break;
+	}
+}
+
+static void
+grow_window(Lane *lane, int size)
+{
+	if (size <= lane->capacity)
+		return;
+	if (lane->capacity == 0)
+	{
+		lane->capacity = 64;
+		lane->state = MemoryContextAlloc(lane->context, lane->capacity);
+		lane->marks = MemoryContextAlloc(lane->context,
+										 sizeof(EntryMark) * lane->capacity);
+		return;
+	}
+	lane->capacity *= 2;
+	lane->state = repalloc(lane->state, lane->capacity);
+	lane->marks = repalloc(lane->marks, sizeof(EntryMark) * lane->capacity);
+}
+
+/* False where the producer does not take it now. */
+static bool
+send_entry(Lane *lane, int index, LaneSender *sender, int64 *bytes)
+{
+	const LogEntry *entry = &lane->entries[lane->window_end];
+	MemoryContext caller = CurrentMemoryContext;
+	TupleTableSlot *slot = NULL;
+	ProducerRecord record;
+	char *topic;
+	int code = 0;
+
+	lane->state[index] = ENTRY_DONE;
+	lane->marks[index].topic = -1;
+	if (!is_ahead(lane, entry->seq))
+		slot = LogFetch(entry);
+	if (slot == NULL)
+		return true;
+
+	MemoryContextSwitchTo(sender->scratch);
+	RecordBuild(slot, sender->source, &record, &topic);
+	record.topic = ProducerTopic(sender->producer, topic);
+	record.opaque = LaneOpaque(lane, sender->generation, index);
+	switch (record.topic < 0 ? PRODUCER_REFUSED
+							 : ProducerSend(sender->producer, &record, &code))
+	{
+		case PRODUCER_SENT:
+			lane->state[index] = ENTRY_SENT;
+			lane->marks[index].bytes = record.key_len + record.value_len;
+			*bytes += record.key_len + record.value_len;
+			lane->in_flight++;
+			sender->sent++;
+			break;
+		case PRODUCER_QUEUE_FULL:
+			sender->queue_full = true;
+			break;
+		case PRODUCER_REFUSED:
+			lane->blamed_code = code != 0 ? code : -1;
+			break;
+	}
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(sender->scratch);
+	return lane->state[index] == ENTRY_SENT;
+}
+
+void
+LaneAcknowledge(Lane *lane, int index, const ProducerEvent *event,
+				Producer *producer)
+{
+	EntryMark *mark = &lane->marks[index];
+
+	Assert(lane->state[index] == ENTRY_SENT);
+	lane->state[index] = ENTRY_DONE;
+	mark->topic = event->topic;
+	mark->partition = event->partition;
+	mark->offset = event->offset;
+	lane->in_flight--;
+	advance(lane, producer);
+}
+
+void
+LaneFail(Lane *lane, int index, const ProducerEvent *event)
+{
+	Assert(lane->state[index] == ENTRY_SENT);
+	lane->state[index] = ENTRY_NEW;
+	lane->in_flight--;
+}
+
+static void
+count_mark(const EntryMark *mark, Producer *producer)
+{
+	if (mark->topic < 0)
+		return;
+	passed_messages++;
+	passed_bytes += mark->bytes;
+	if (mark->offset >= 0)
+		RangesAdd(ProducerTopicName(producer, mark->topic), mark->partition,
+				  mark->offset);
+}
+
+/* Moves progress over what is done without a gap. */
+static void
+advance(Lane *lane, Producer *producer)
+{
+	while (lane->done < lane->window_end &&
+		   lane->state[lane->done - lane->window_start] == ENTRY_DONE)
+	{
+		count_mark(&lane->marks[lane->done - lane->window_start], producer);
+		lane->progress.last_seq = lane->entries[lane->done].seq;
+		lane->done++;
+		lane->dirty = true;
+	}
+	if (lane->in_flight == 0 && lane->entries != NULL &&
+		lane->done == lane->nentries)
+	{
+		bool complete = lane->complete;
+
+		drop_entries(lane);
+		if (complete)
+			end_walk(lane);
+	}
+}
+
+void
+LaneReset(Lane *lane, Producer *producer)
+{
+	int n = 0;
+	int64 *ahead;
+	int64 last = PG_INT64_MIN;
+
+	lane->in_flight = 0;
+	if (lane->entries == NULL)
+		return;
+
+	ahead = MemoryContextAlloc(
+		lane->context,
+		sizeof(int64) * (lane->window_end - lane->done + lane->nahead + 1));
+	for (int i = lane->done; i < lane->window_end; i++)
+	{
+		int index = i - lane->window_start;
+
+		last = lane->entries[i].seq;
+		if (lane->state[index] != ENTRY_DONE)
+			continue;
+		ahead[n++] = last;
+		count_mark(&lane->marks[index], producer);
+	}
+	for (int i = 0; i < lane->nahead; i++)
+	{
+		if (lane->ahead[i] > last)
+			ahead[n++] = lane->ahead[i];
+	}
+	if (lane->ahead != NULL)
+		pfree(lane->ahead);
+	lane->ahead = ahead;
+	lane->nahead = n;
+	lane->window_start = lane->window_end = lane->done;
+}
+
+void
+LaneTakeCounts(int64 *messages, int64 *bytes)
+{
+	*messages = passed_messages;
+	*bytes = passed_bytes;
+	passed_messages = passed_bytes = 0;
+}

@@ -1,0 +1,110 @@
+/*
+ * lane.h
+ *		One lane in its owner's memory: progress, what is known of the
+ *		difference, and the batch in flight.
+ */
+#ifndef OUTBOX_LANE_H
+#define OUTBOX_LANE_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+#include "ledger.h"
+#include "log.h"
+#include "producer.h"
+
+typedef enum EntryState
+{
+	ENTRY_NEW,
+	ENTRY_SENT,
+	ENTRY_DONE /* acknowledged, or never committed */
+} EntryState;
+
+/* Of an entry of the window, once it is acknowledged. */
+typedef struct EntryMark
+{
+	int topic; /* -1: nothing was sent */
+	int partition;
+	int64 offset;
+	int bytes;
+} EntryMark;
+
+typedef struct Lane
+{
+	int number;
+	bool owned;
+	bool releasing;		   /* goes to another worker: send no more */
+	bool wanted;		   /* something may be new: take a snapshot */
+	MemoryContext context; /* of all that follows */
+
+	LaneProgress progress;
+	bool dirty; /* differs from what the ledger says */
+
+	/* What of the difference then -> target is left, by seq. */
+	LogEntry *entries;
+	int nentries;
+	bool complete; /* the difference has no more than these */
+	uint64 layout; /* LogLayout() the places belong to */
+
+	/* The batch: entries [window_start, window_end), done up to `done`. */
+	int window_start;
+	int window_end;
+	int done;
+	int in_flight;
+	int capacity; /* of the two arrays */
+	uint8 *state;
+	EntryMark *marks;
+
+	/* Acknowledged ahead of a failed message: not to be sent again. */
+	int64 *ahead;
+	int nahead;
+
+	/* Failing now? */
+	int attempts;
+	TimestampTz retry_at;
+	int blamed_code; /* of the failure that is being handled */
+} Lane;
+
+/* What LaneRead() sends with, and what it tells. */
+typedef struct LaneSender
+{
+	Producer *producer;
+	uint16 generation; /* of the producer */
+	const char *source;
+	MemoryContext scratch; /* reset after each record */
+	int max_rows;
+	int64 max_bytes;
+	int sent;
+	bool queue_full;
+} LaneSender;
+
+extern void LaneInit(Lane *lane, int number);
+extern void LaneTake(Lane *lane);
+extern void LaneDrop(Lane *lane);
+
+/* Has, or may have, something to send, and nothing in flight. */
+extern bool LaneIsReady(const Lane *lane, TimestampTz now);
+
+/* Within an open read: hands the next batch over. */
+extern void LaneRead(Lane *lane, LaneSender *sender);
+
+/* A delivery report of the batch, by its index in the window. */
+extern void LaneAcknowledge(Lane *lane, int index, const ProducerEvent *event,
+							Producer *producer);
+extern void LaneFail(Lane *lane, int index, const ProducerEvent *event);
+
+/* The producer is gone: what was in flight has to be sent again. */
+extern void LaneReset(Lane *lane, Producer *producer);
+
+/* Messages and bytes that passed the progress since the last call. */
+extern void LaneTakeCounts(int64 *messages, int64 *bytes);
+
+static inline uint64
+LaneOpaque(const Lane *lane, uint16 generation, int index)
+{
+	return (uint64) generation << 48 | (uint64) lane->number << 32 |
+		   (uint32) index;
+}
+
+#endif

@@ -1,0 +1,364 @@
+/*
+ * log.c
+ *		Reading the log by direct scans of its leaves.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relscan.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/transam.h"
+#include "access/xlog.h"
+#include "catalog/pg_inherits.h"
+#include "miscadmin.h"
+#include "replication/message.h"
+#include "storage/lmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "catalog.h"
+#include "instance.h"
+#include "leaf.h"
+#include "log.h"
+#include "outbox.h"
+
+/* How often locking starts anew because the tree changed meanwhile. */
+#define LOCK_ATTEMPTS 5
+
+static bool lock_leaves(void);
+static void forget_leaves(void);
+static void open_leaf(LogLeaf *leaf);
+static void make_durable(uint64 xid);
+static void move_horizon(void);
+
+/* What the reader knows of the leaves; all in reader_context. */
+static MemoryContext reader_context = NULL;
+static LogLeaf *leaves = NULL;
+static int nleaves = 0;
+static uint64 leaves_generation = 0; /* CatalogGeneration() they are of */
+static uint64 layout = 1;
+
+/* Of the open read. */
+static MemoryContext read_context = NULL;
+static Progress *target = NULL;
+static Snapshot snapshot = NULL;
+
+/* Commits below it are durable: stored xid, 0 = not yet known. */
+static uint64 horizon = 0;
+static bool horizon_stale = true;
+static uint64 life_base = 0;
+static uint64 durable_xid = 0; /* the last one looked at */
+
+void
+LogInit(void)
+{
+	reader_context = AllocSetContextCreate(TopMemoryContext, "outbox log",
+										   ALLOCSET_DEFAULT_SIZES);
+	read_context = AllocSetContextCreate(reader_context, "outbox log read",
+										 ALLOCSET_DEFAULT_SIZES);
+}
+
+LogReadResult
+LogReadBegin(void)
+{
+	const OutboxCatalog *catalog = CatalogGet(true);
+	int attempts = 0;
+
+	if (catalog == NULL)
+		return LOG_READ_GONE;
+
+	/* Waits, by lock_timeout, since enqueuers' locks never conflict. */
+	LockRelationOid(catalog->message, AccessShareLock);
+	LockRelationOid(catalog->message_default, AccessShareLock);
+	do
+	{
+		if (CatalogGet(true) == NULL)
+			return LOG_READ_GONE;
+		if (++attempts > LOCK_ATTEMPTS)
+			return LOG_READ_BUSY;
+		if (leaves_generation != CatalogGeneration())
+		{
+			forget_leaves();
+			leaves_generation = CatalogGeneration();
+			leaves = LeafList(reader_context, &nleaves);
+			layout++;
+		}
+		if (!lock_leaves())
+			return LOG_READ_BUSY;
+	} while (leaves_generation != CatalogGeneration());
+
+	for (int i = 0; i < nleaves; i++)
+		open_leaf(&leaves[i]);
+
+	life_base = InstanceXidBase();
+	MemoryContextReset(read_context);
+	snapshot = GetTransactionSnapshot();
+	PushActiveSnapshot(snapshot);
+	snapshot = GetActiveSnapshot();
+	target = ProgressFromSnapshot(snapshot, life_base, read_context);
+	durable_xid = 0;
+	if (horizon_stale)
+		move_horizon();
+	return LOG_READ_OK;
+}
+
+/* Conditionally: a leaf that is being maintained only delays the read. */
+static bool
+lock_leaves(void)
+{
+	for (int i = 0; i < nleaves; i++)
+	{
+		if (!ConditionalLockRelationOid(leaves[i].relid, AccessShareLock))
+			return false;
+	}
+	return true;
+}
+
+static void
+open_leaf(LogLeaf *leaf)
+{
+	leaf->rel = table_open(leaf->relid, NoLock);
+	if (leaf->storage != RelationStorageId(leaf->rel))
+	{
+		leaf->storage = RelationStorageId(leaf->rel);
+		layout++;
+	}
+	leaf->scan = NULL;
+	leaf->slot = NULL;
+}
+
+void
+LogReadEnd(void)
+{
+	for (int i = 0; i < nleaves; i++)
+	{
+		LogLeaf *leaf = &leaves[i];
+
+		if (leaf->slot != NULL)
+			ExecDropSingleTupleTableSlot(leaf->slot);
+		if (leaf->scan != NULL)
+		{
+			index_endscan(leaf->scan);
+			index_close(leaf->index, NoLock);
+		}
+		table_close(leaf->rel, NoLock);
+	}
+	PopActiveSnapshot();
+	LogReadAbort();
+}
+
+void
+LogReadAbort(void)
+{
+	for (int i = 0; i < nleaves; i++)
+	{
+		leaves[i].rel = NULL;
+		leaves[i].scan = NULL;
+		leaves[i].slot = NULL;
+	}
+	target = NULL;
+	snapshot = NULL;
+}
+
+static void
+forget_leaves(void)
+{
+	if (leaves != NULL)
+		pfree(leaves);
+	leaves = NULL;
+	nleaves = 0;
+}
+
+const Progress *
+LogTarget(void)
+{
+	return target;
+}
+
+uint64
+LogLayout(void)
+{
+	return layout;
+}
+
+static int
+compare_entries(const void *a, const void *b)
+{
+	int64 x = ((const LogEntry *) a)->seq;
+	int64 y = ((const LogEntry *) b)->seq;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The collection while it grows: the smallest seqs found so far. */
+typedef struct Collector
+{
+	LogEntry *entries;
+	int n;
+	int capacity;
+	int64 after_seq;
+	int64 bound; /* entries above are of no use any more */
+	bool complete;
+} Collector;
+
+static void
+collect_entry(Collector *c, int64 seq, ItemPointer tid, int leaf)
+{
+	if (seq <= c->after_seq || seq >= c->bound)
+		return;
+	if (c->n == c->capacity)
+	{
+		if (c->capacity < 2 * LOG_COLLECT_MAX)
+		{
+			c->capacity *= 2;
+			c->entries = repalloc(c->entries, sizeof(LogEntry) * c->capacity);
+		}
+		else
+		{
+			qsort(c->entries, c->n, sizeof(LogEntry), compare_entries);
+			c->n = LOG_COLLECT_MAX;
+			c->bound = c->entries[c->n - 1].seq;
+			c->complete = false;
+			if (seq >= c->bound)
+				return;
+		}
+	}
+	c->entries[c->n].seq = seq;
+	c->entries[c->n].tid = *tid;
+	c->entries[c->n].leaf = leaf;
+	c->n++;
+}
+
+/* One lane's entries of one leaf within a range of xids, from the index. */
+static void
+collect_range(Collector *c, int leaf, int lane, const XidRange *range,
+			  const Progress *then, const Progress *seen)
+{
+	IndexScanDesc scan = leaves[leaf].scan;
+	ScanKeyData keys[3];
+	ItemPointer tid;
+
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT2EQ,
+				Int16GetDatum(lane));
+	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_XID8GE,
+				UInt64GetDatum(range->lo));
+	ScanKeyInit(&keys[2], 2, BTLessStrategyNumber, F_XID8LT,
+				UInt64GetDatum(range->hi));
+	index_rescan(scan, keys, lengthof(keys), NULL, 0);
+	while ((tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
+	{
+		bool isnull;
+		uint64 xid = DatumGetUInt64(
+			index_getattr(scan->xs_itup, 2, scan->xs_itupdesc, &isnull));
+
+		CHECK_FOR_INTERRUPTS();
+		if (!ProgressSees(then, xid) && ProgressSees(seen, xid))
+			collect_entry(c,
+						  DatumGetInt64(index_getattr(
+							  scan->xs_itup, 3, scan->xs_itupdesc, &isnull)),
+						  tid, leaf);
+	}
+}
+
+LogCollection
+LogCollect(int lane, const Progress *then, const Progress *seen,
+		   int64 after_seq)
+{
+	LogCollection result;
+	Collector c = {0};
+	int nranges;
+	XidRange *ranges = ProgressDifference(then, seen, &nranges);
+
+	c.capacity = 64;
+	c.entries = palloc(sizeof(LogEntry) * c.capacity);
+	c.after_seq = after_seq;
+	c.bound = PG_INT64_MAX;
+	c.complete = true;
+
+	for (int i = 0; i < nleaves && nranges > 0; i++)
+	{
+		LogLeaf *leaf = &leaves[i];
+
+		if (leaf->scan == NULL)
+		{
+			leaf->index = LeafIndexOpen(leaf->rel);
+			leaf->scan =
+				CompatIndexBeginScan(leaf->rel, leaf->index, snapshot, 3);
+			leaf->scan->xs_want_itup = true;
+		}
+		for (int r = 0; r < nranges; r++)
+			collect_range(&c, i, lane, &ranges[r], then, seen);
+	}
+	pfree(ranges);
+
+	qsort(c.entries, c.n, sizeof(LogEntry), compare_entries);
+	if (c.n > LOG_COLLECT_MAX)
+	{
+		c.n = LOG_COLLECT_MAX;
+		c.complete = false;
+	}
+	result.entries = c.entries;
+	result.n = c.n;
+	result.complete = c.complete;
+	return result;
+}
+
+TupleTableSlot *
+LogFetch(const LogEntry *entry)
+{
+	LogLeaf *leaf = &leaves[entry->leaf];
+	ItemPointerData tid = entry->tid;
+	bool isnull;
+
+	if (leaf->slot == NULL)
+		leaf->slot = table_slot_create(leaf->rel, NULL);
+	if (!table_tuple_fetch_row_version(leaf->rel, &tid, snapshot, leaf->slot))
+		return NULL;
+	slot_getsomeattrs(leaf->slot, MSG_NATTS);
+
+	/* The place of a row that was never committed may have been given away. */
+	if (DatumGetInt64(leaf->slot->tts_values[MSG_SEQ - 1]) != entry->seq)
+		return NULL;
+	make_durable(DatumGetUInt64(slot_getattr(leaf->slot, MSG_XID, &isnull)));
+	return leaf->slot;
+}
+
+/*
+ * A commit with synchronous_commit = off is visible before it is durable: a
+ * crash now would leave a message in Kafka that the database never sent.
+ * Old xids must not be asked for: their status may have been truncated.
+ */
+static void
+make_durable(uint64 xid)
+{
+	XLogRecPtr lsn;
+
+	if (xid == durable_xid || xid < horizon)
+		return;
+	lsn = TransactionIdGetCommitLSN((TransactionId) xid);
+	if (!XLogRecPtrIsInvalid(lsn))
+		XLogFlush(lsn);
+	durable_xid = xid;
+}
+
+/*
+ * Every commit that the open read sees stands in the WAL before a record
+ * that is written now.
+ */
+static void
+move_horizon(void)
+{
+	XLogFlush(CompatLogMessage("outbox"));
+	horizon = target->xmin;
+	horizon_stale = false;
+}
+
+void
+LogWantHorizon(void)
+{
+	horizon_stale = true;
+}

@@ -1,0 +1,125 @@
+/*
+ * ranges.c
+ *		Where messages went since the last record.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+#include "outbox.h"
+#include "ranges.h"
+
+typedef struct RangeKey
+{
+	char topic[OUTBOX_TOPIC_MAX + 1];
+	int partition;
+} RangeKey;
+
+typedef struct RangeEntry
+{
+	RangeKey key;
+	int64 first;
+	int64 last;
+} RangeEntry;
+
+static uint32 hash_key(const void *key, Size size);
+static int match_key(const void *a, const void *b, Size size);
+
+static MemoryContext context = NULL;
+static HTAB *table = NULL;
+
+void
+RangesInit(void)
+{
+	context = AllocSetContextCreate(TopMemoryContext, "outbox ranges",
+									ALLOCSET_DEFAULT_SIZES);
+}
+
+static HTAB *
+make_table(void)
+{
+	HASHCTL ctl = {0};
+
+	ctl.keysize = sizeof(RangeKey);
+	ctl.entrysize = sizeof(RangeEntry);
+	ctl.hash = hash_key;
+	ctl.match = match_key;
+	ctl.hcxt = context;
+	return hash_create("outbox ranges", 64, &ctl,
+					   HASH_ELEM | HASH_FUNCTION | HASH_COMPARE |
+						   HASH_CONTEXT);
+}
+
+void
+RangesAdd(const char *topic, int partition, int64 offset)
+{
+	RangeKey key;
+	RangeEntry *entry;
+	bool found;
+
+	if (table == NULL)
+		table = make_table();
+	strlcpy(key.topic, topic, sizeof(key.topic));
+	key.partition = partition;
+	entry = hash_search(table, &key, HASH_ENTER, &found);
+	if (!found)
+		entry->first = entry->last = offset;
+	else
+	{
+		entry->first = Min(entry->first, offset);
+		entry->last = Max(entry->last, offset);
+	}
+}
+
+OffsetRange *
+RangesList(int *n)
+{
+	HASH_SEQ_STATUS status;
+	RangeEntry *entry;
+	OffsetRange *list;
+
+	*n = 0;
+	if (table == NULL)
+		return NULL;
+	list = palloc(sizeof(OffsetRange) * (hash_get_num_entries(table) + 1));
+	hash_seq_init(&status, table);
+	while ((entry = hash_seq_search(&status)) != NULL)
+	{
+		OffsetRange *range = &list[(*n)++];
+
+		range->topic = entry->key.topic;
+		range->partition = entry->key.partition;
+		range->first = entry->first;
+		range->last = entry->last;
+	}
+	return list;
+}
+
+void
+RangesReset(void)
+{
+	if (table != NULL)
+		hash_destroy(table);
+	table = NULL;
+}
+
+/* The name alone: what stands behind its end is arbitrary. */
+static uint32
+hash_key(const void *key, Size size)
+{
+	const RangeKey *k = key;
+
+	return hash_combine(string_hash(k->topic, sizeof(k->topic)),
+						murmurhash32((uint32) k->partition));
+}
+
+static int
+match_key(const void *a, const void *b, Size size)
+{
+	const RangeKey *x = a;
+	const RangeKey *y = b;
+
+	return x->partition != y->partition || strcmp(x->topic, y->topic) != 0;
+}

@@ -1,0 +1,22 @@
+/*
+ * record.h
+ *		From a row of the log to a Kafka record: CloudEvents 1.0, binary mode.
+ */
+#ifndef OUTBOX_RECORD_H
+#define OUTBOX_RECORD_H
+
+#include "postgres.h"
+
+#include "executor/tuptable.h"
+
+#include "producer.h"
+
+/*
+ * Everything the record points to lives in the slot, in static storage or in
+ * the current memory context.  The topic is left to the caller; *topic is its
+ * name, in the current memory context.
+ */
+extern void RecordBuild(TupleTableSlot *slot, const char *source,
+						ProducerRecord *record, char **topic);
+
+#endif
