@@ -22,8 +22,8 @@
 
 #include "name_table.h"
 #include "producer.h"
-
-#define MAX_FIELDS 8 /* of one call of rd_kafka_produceva() */
+#include "producer_conf.h"
+#include "resolver.h"
 
 /* How long lingering is switched off for; in event mode flushing sleeps. */
 #define PUSH_MS 1
@@ -36,6 +36,7 @@ struct Producer
 	bool lingers;
 	bool fatal; /* stays set: nothing can be sent any more */
 	int outstanding;
+	Resolver resolver;
 
 	NameTable topics; /* data: rd_kafka_topic_t * */
 
@@ -45,15 +46,10 @@ struct Producer
 };
 
 static void TuneMalloc(void);
-static rd_kafka_conf_t *MakeConf(const ProducerOption *options, int noptions,
-								 char *errbuf, size_t errlen);
-static bool ConfIsSafeText(const char *text);
-static bool Lingers(const rd_kafka_conf_t *conf);
 static bool OpenQueue(Producer *producer);
 static rd_kafka_headers_t *MakeHeaders(const ProducerRecord *record);
 static bool NextReport(Producer *producer, ProducerEvent *event);
 static void FillError(Producer *producer, ProducerEvent *event);
-static void FillLog(Producer *producer, ProducerEvent *event);
 
 Producer *
 ProducerCreate(const ProducerOption *options, int noptions, char *errbuf,
@@ -63,7 +59,7 @@ ProducerCreate(const ProducerOption *options, int noptions, char *errbuf,
 	rd_kafka_conf_t *conf;
 
 	TuneMalloc();
-	conf = MakeConf(options, noptions, errbuf, errlen);
+	conf = ProducerConf(options, noptions, errbuf, errlen);
 	if (conf == NULL)
 		return NULL;
 
@@ -75,7 +71,9 @@ ProducerCreate(const ProducerOption *options, int noptions, char *errbuf,
 		return NULL;
 	}
 	producer->pipe[0] = producer->pipe[1] = -1;
-	producer->lingers = Lingers(conf);
+	producer->lingers = ProducerConfLingers(conf);
+	rd_kafka_conf_set_opaque(conf, &producer->resolver);
+	rd_kafka_conf_set_resolve_cb(conf, ResolverLookup);
 
 	/* The client owns conf from here on, unless it refuses. */
 	producer->rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, errbuf, errlen);
@@ -96,8 +94,8 @@ ProducerCreate(const ProducerOption *options, int noptions, char *errbuf,
 }
 
 /*
- * Without the purge, and with the wake-up pipe still in use, the destruction
- * would wait for brokers that may be down.
+ * The client waits for its threads, and those may wait for brokers or name
+ * servers that are silent: let them off first.
  */
 void
 ProducerDestroy(Producer *producer)
@@ -107,6 +105,7 @@ ProducerDestroy(Producer *producer)
 
 	if (producer->queue != NULL)
 		rd_kafka_queue_io_event_enable(producer->queue, -1, NULL, 0);
+	ResolverStop(&producer->resolver);
 	rd_kafka_event_destroy(producer->event);
 	rd_kafka_purge(producer->rk, RD_KAFKA_PURGE_F_QUEUE |
 									 RD_KAFKA_PURGE_F_INFLIGHT |
@@ -162,37 +161,24 @@ ProducerTopicName(Producer *producer, int topic)
 ProducerSendResult
 ProducerSend(Producer *producer, const ProducerRecord *record, int *code)
 {
-	rd_kafka_vu_t fields[MAX_FIELDS];
-	int n = 0;
 	rd_kafka_headers_t *headers = NULL;
-	rd_kafka_error_t *error;
+	rd_kafka_resp_err_t error;
 
 	StaticAssertStmt(sizeof(void *) >= sizeof(uint64),
 					 "a message's opaque must hold 64 bits");
 
-	fields[n].vtype = RD_KAFKA_VTYPE_RKT;
-	fields[n++].u.rkt = NameTableData(&producer->topics, record->topic);
-	fields[n].vtype = RD_KAFKA_VTYPE_MSGFLAGS;
-	fields[n++].u.i = RD_KAFKA_MSG_F_COPY;
-	fields[n].vtype = RD_KAFKA_VTYPE_VALUE;
-	fields[n].u.mem.ptr = unconstify(char *, record->value);
-	fields[n++].u.mem.size = record->value_len;
-	fields[n].vtype = RD_KAFKA_VTYPE_KEY;
-	fields[n].u.mem.ptr = unconstify(char *, record->key);
-	fields[n++].u.mem.size = record->key_len;
-	fields[n].vtype = RD_KAFKA_VTYPE_TIMESTAMP;
-	fields[n++].u.i64 = record->timestamp_ms;
-	fields[n].vtype = RD_KAFKA_VTYPE_OPAQUE;
-	fields[n++].u.ptr = (void *) (uintptr_t) record->opaque;
 	if (record->nheaders > 0)
-	{
 		headers = MakeHeaders(record);
-		fields[n].vtype = RD_KAFKA_VTYPE_HEADERS;
-		fields[n++].u.headers = headers;
-	}
-
-	error = rd_kafka_produceva(producer->rk, fields, n);
-	if (likely(error == NULL))
+	error = rd_kafka_producev(
+		producer->rk,
+		RD_KAFKA_V_RKT(NameTableData(&producer->topics, record->topic)),
+		RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+		RD_KAFKA_V_VALUE(unconstify(char *, record->value), record->value_len),
+		RD_KAFKA_V_KEY(record->key, record->key_len),
+		RD_KAFKA_V_TIMESTAMP(record->timestamp_ms),
+		RD_KAFKA_V_OPAQUE((void *) (uintptr_t) record->opaque),
+		RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
+	if (likely(error == RD_KAFKA_RESP_ERR_NO_ERROR))
 	{
 		producer->outstanding++;
 		return PRODUCER_SENT;
@@ -201,11 +187,10 @@ ProducerSend(Producer *producer, const ProducerRecord *record, int *code)
 	/* Headers stay ours where the record was not taken. */
 	if (headers != NULL)
 		rd_kafka_headers_destroy(headers);
-	*code = rd_kafka_error_code(error);
-	if (rd_kafka_error_is_fatal(error))
+	if (error == RD_KAFKA_RESP_ERR__FATAL)
 		producer->fatal = true;
-	rd_kafka_error_destroy(error);
-	return *code == RD_KAFKA_RESP_ERR__QUEUE_FULL ? PRODUCER_QUEUE_FULL
+	*code = error;
+	return error == RD_KAFKA_RESP_ERR__QUEUE_FULL ? PRODUCER_QUEUE_FULL
 												  : PRODUCER_REFUSED;
 }
 
@@ -234,7 +219,9 @@ ProducerPoll(Producer *producer, ProducerEvent *event)
 				FillError(producer, event);
 				return true;
 			case RD_KAFKA_EVENT_LOG:
-				FillLog(producer, event);
+				event->kind = PRODUCER_LOG;
+				rd_kafka_event_log(producer->event, NULL, &event->text,
+								   &event->level);
 				return true;
 			default:
 				break;
@@ -331,68 +318,6 @@ TuneMalloc(void)
 #endif
 }
 
-/* NULL, with errbuf filled, where an option is refused. */
-static rd_kafka_conf_t *
-MakeConf(const ProducerOption *options, int noptions, char *errbuf,
-		 size_t errlen)
-{
-	rd_kafka_conf_t *conf = rd_kafka_conf_new();
-
-	/* Clients since 2.5 push metrics to the broker unless told not to. */
-	(void) rd_kafka_conf_set(conf, "enable.metrics.push", "false", NULL, 0);
-
-	for (int i = 0; i < noptions; i++)
-	{
-		const char *name = options[i].name;
-		rd_kafka_conf_res_t result;
-
-		result =
-			rd_kafka_conf_set(conf, name, options[i].value, errbuf, errlen);
-		if (result == RD_KAFKA_CONF_OK)
-			continue;
-
-		/* Most of the library's texts repeat the value: it may be secret. */
-		if (result == RD_KAFKA_CONF_INVALID && !ConfIsSafeText(errbuf))
-			snprintf(errbuf, errlen,
-					 "value of configuration property \"%s\" is not valid",
-					 name);
-		rd_kafka_conf_destroy(conf);
-		return NULL;
-	}
-
-	/* Everything the client has to say comes through its main queue. */
-	rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR |
-									   RD_KAFKA_EVENT_LOG);
-	(void) rd_kafka_conf_set(conf, "log.queue", "true", NULL, 0);
-	return conf;
-}
-
-/* Texts that name the property and at most a number. */
-static bool
-ConfIsSafeText(const char *text)
-{
-	static const char *const safe[] = {"Configuration property ",
-									   "Expected bool value ", "Property "};
-
-	for (int i = 0; i < lengthof(safe); i++)
-	{
-		if (strncmp(text, safe[i], strlen(safe[i])) == 0)
-			return true;
-	}
-	return false;
-}
-
-static bool
-Lingers(const rd_kafka_conf_t *conf)
-{
-	char value[32];
-	size_t size = sizeof(value);
-
-	if (rd_kafka_conf_get(conf, "linger.ms", value, &size) != RD_KAFKA_CONF_OK)
-		return false;
-	return atof(value) > 0;
-}
-
 /* False, with errno set, where descriptors have run out. */
 static bool
 OpenQueue(Producer *producer)
@@ -473,13 +398,4 @@ FillError(Producer *producer, ProducerEvent *event)
 	event->code = rd_kafka_fatal_error(producer->rk, producer->fatal_text,
 									   sizeof(producer->fatal_text));
 	event->text = producer->fatal_text;
-}
-
-static void
-FillLog(Producer *producer, ProducerEvent *event)
-{
-	event->kind = PRODUCER_LOG;
-	if (rd_kafka_event_log(producer->event, NULL, &event->text,
-						   &event->level) != 0)
-		event->text = "";
 }

@@ -2,26 +2,18 @@
  * producer.h
  *		Kafka, seen from the relay: an opaque producer in event mode.
  *
- * producer.c is the only file that includes rdkafka.h.  Nothing here raises
- * a PostgreSQL error or allocates from a memory context: results are codes,
- * texts go into buffers or point into memory that stays valid until the next
- * call of ProducerPoll().
+ * Only producer*.c include rdkafka.h.  Nothing here raises a PostgreSQL error
+ * or allocates from a memory context: results are codes, texts go into buffers
+ * or point into memory that stays valid until the next call of ProducerPoll().
  */
 #ifndef OUTBOX_PRODUCER_H
 #define OUTBOX_PRODUCER_H
 
 #include "postgres.h"
 
-#define PRODUCER_ERRLEN 512
+#include "producer_conf.h"
 
 typedef struct Producer Producer;
-
-/* One property of the client's configuration. */
-typedef struct ProducerOption
-{
-	const char *name;
-	const char *value;
-} ProducerOption;
 
 typedef struct ProducerHeader
 {
