@@ -52,6 +52,8 @@ static TimestampTz create_at = 0;
 static TimestampTz silent_since = 0; /* 0: nothing outstanding */
 static int culprits = 0;			 /* lanes blamed for the retirement */
 
+static bool troubled = false; /* an error since the last delivery */
+
 static LaneSender sender;
 
 void
@@ -146,6 +148,7 @@ serve_events(void)
 			case PRODUCER_ERROR:
 				TroubleReport(event.code, ProducerErrorName(event.code),
 							  event.text);
+				troubled = true;
 				if (event.fatal && !retiring)
 				{
 					attempts++;
@@ -179,6 +182,7 @@ serve_report(const ProducerEvent *event)
 		if (lane->blamed_code == 0)
 			lane->attempts = 0;
 		attempts = 0;
+		troubled = false;
 		silent_since =
 			ProducerOutstanding(producer) > 0 ? GetCurrentTimestamp() : 0;
 		return;
@@ -390,4 +394,10 @@ DeliveryStop(int timeout_ms)
 		ResetLatch(MyLatch);
 	}
 	replace();
+}
+
+bool
+DeliveryTroubled(void)
+{
+	return troubled;
 }

@@ -25,6 +25,9 @@ extern void DeliveryServe(bool wanted);
 /* To send with; NULL while there is no producer that takes messages. */
 extern LaneSender *DeliverySender(const char *source);
 
+/* The client has reported an error, and nothing was delivered since. */
+extern bool DeliveryTroubled(void);
+
 /* After a batch has been handed over. */
 extern void DeliveryPush(LaneSender *sender);
 

@@ -68,7 +68,6 @@ static bool
 prepare(Lane *lane)
 {
 	LaneProgress *p = &lane->progress;
-	MemoryContext caller;
 	LogCollection found;
 
 	if (lane->entries != NULL && lane->layout != LogLayout())
@@ -76,7 +75,6 @@ prepare(Lane *lane)
 	if (lane->entries != NULL)
 		return true;
 
-	caller = MemoryContextSwitchTo(lane->context);
 	if (p->target != NULL)
 	{
 		found = LogCollect(lane->number, p->then, p->target, p->last_seq);
@@ -85,27 +83,24 @@ prepare(Lane *lane)
 	}
 	if (p->target == NULL)
 	{
+		Progress *target = ProgressCopy(LogTarget(), lane->context);
+
 		lane->wanted = false;
-		found = LogCollect(lane->number, p->then, LogTarget(), PG_INT64_MIN);
+		found = LogCollect(lane->number, p->then, target, PG_INT64_MIN);
 		if (found.n == 0)
 		{
 			pfree(p->then);
-			p->then = ProgressCopy(LogTarget(), lane->context);
+			p->then = target;
+			return false;
 		}
-		else
-		{
-			p->target = ProgressCopy(LogTarget(), lane->context);
-			p->last_seq = 0;
-		}
+		p->target = target;
+		p->last_seq = 0;
 	}
-	MemoryContextSwitchTo(caller);
 
-	if (found.n == 0)
-	{
-		pfree(found.entries);
-		return false;
-	}
-	lane->entries = found.entries;
+	lane->entries =
+		MemoryContextAlloc(lane->context, sizeof(LogEntry) * found.n);
+	memcpy(lane->entries, found.entries, sizeof(LogEntry) * found.n);
+	pfree(found.entries);
 	lane->nentries = found.n;
 	lane->complete = found.complete;
 	lane->layout = LogLayout();
@@ -165,9 +160,11 @@ LaneRead(Lane *lane, LaneSender *sender)
 
 	while (lane->in_flight == 0 && !sender->queue_full && prepare(lane))
 	{
+		int max_rows = lane->careful > 0 ? 1 : sender->max_rows;
+
 		lane->window_start = lane->window_end;
 		while (lane->window_end < lane->nentries &&
-			   lane->window_end - lane->window_start < sender->max_rows &&
+			   lane->window_end - lane->window_start < max_rows &&
 			   bytes < sender->max_bytes)
 		{
 			int index = lane->window_end - lane->window_start;
@@ -257,6 +254,8 @@ LaneAcknowledge(Lane *lane, int index, const ProducerEvent *event,
 	mark->partition = event->partition;
 	mark->offset = event->offset;
 	lane->in_flight--;
+	if (lane->careful > 0)
+		lane->careful--;
 	advance(lane, producer);
 }
 
@@ -266,6 +265,7 @@ LaneFail(Lane *lane, int index, const ProducerEvent *event)
 	Assert(lane->state[index] == ENTRY_SENT);
 	lane->state[index] = ENTRY_NEW;
 	lane->in_flight--;
+	lane->careful = Max(lane->careful, lane->window_end - lane->window_start);
 }
 
 static void

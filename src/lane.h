@@ -60,6 +60,12 @@ typedef struct Lane
 	int64 *ahead;
 	int nahead;
 
+	/*
+	 * So many messages go one by one: a broker refuses whole sets, also for
+	 * one message in it, or because the set alone is too large.
+	 */
+	int careful;
+
 	/* Failing now? */
 	int attempts;
 	TimestampTz retry_at;

@@ -43,9 +43,9 @@ LaneTableWrite(const LaneNotice *notices, int n)
 
 		args[0] = Int16GetDatum(l->lane);
 		args[1] = Int32GetDatum(MyProcPid);
-		args[2] = CStringGetTextDatum(!l->owned			? "free"
-									  : l->attempts > 0 ? "retrying"
-														: "running");
+		args[2] = CStringGetTextDatum(!l->owned	   ? "free"
+									  : l->failing ? "retrying"
+												   : "running");
 		args[3] = Int32GetDatum(l->attempts);
 		args[4] = TimestampTzGetDatum(l->next_attempt_at);
 		args[5] = (Datum) 0;

@@ -13,7 +13,8 @@ typedef struct LaneNotice
 {
 	int lane;
 	bool owned;
-	int attempts; /* 0: nothing is wrong */
+	bool failing;
+	int attempts;
 	TimestampTz next_attempt_at;
 	const char *last_error; /* NULL: leave the last one */
 } LaneNotice;

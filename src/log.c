@@ -30,7 +30,9 @@
 #define LOCK_ATTEMPTS 5
 
 static bool lock_leaves(void);
-static void forget_leaves(void);
+static void list_leaves(void);
+static bool take_snapshot(void);
+static void close_leaves(void);
 static void open_leaf(LogLeaf *leaf);
 static void make_durable(uint64 xid);
 static void move_horizon(void);
@@ -50,7 +52,6 @@ static Snapshot snapshot = NULL;
 /* Commits below it are durable: stored xid, 0 = not yet known. */
 static uint64 horizon = 0;
 static bool horizon_stale = true;
-static uint64 life_base = 0;
 static uint64 durable_xid = 0; /* the last one looked at */
 
 void
@@ -71,9 +72,10 @@ LogReadBegin(void)
 	if (catalog == NULL)
 		return LOG_READ_GONE;
 
-	/* Waits, by lock_timeout, since enqueuers' locks never conflict. */
-	LockRelationOid(catalog->message, AccessShareLock);
-	LockRelationOid(catalog->message_default, AccessShareLock);
+	/* Conditionally: whoever alters the log only delays the read. */
+	if (!ConditionalLockRelationOid(catalog->message, AccessShareLock) ||
+		!ConditionalLockRelationOid(catalog->message_default, AccessShareLock))
+		return LOG_READ_BUSY;
 	do
 	{
 		if (CatalogGet(true) == NULL)
@@ -81,12 +83,7 @@ LogReadBegin(void)
 		if (++attempts > LOCK_ATTEMPTS)
 			return LOG_READ_BUSY;
 		if (leaves_generation != CatalogGeneration())
-		{
-			forget_leaves();
-			leaves_generation = CatalogGeneration();
-			leaves = LeafList(reader_context, &nleaves);
-			layout++;
-		}
+			list_leaves();
 		if (!lock_leaves())
 			return LOG_READ_BUSY;
 	} while (leaves_generation != CatalogGeneration());
@@ -94,19 +91,56 @@ LogReadBegin(void)
 	for (int i = 0; i < nleaves; i++)
 		open_leaf(&leaves[i]);
 
-	life_base = InstanceXidBase();
-	MemoryContextReset(read_context);
-	snapshot = GetTransactionSnapshot();
-	PushActiveSnapshot(snapshot);
-	snapshot = GetActiveSnapshot();
-	target = ProgressFromSnapshot(snapshot, life_base, read_context);
-	durable_xid = 0;
+	if (!take_snapshot())
+	{
+		close_leaves();
+		return LOG_READ_BUSY;
+	}
 	if (horizon_stale)
 		move_horizon();
 	return LOG_READ_OK;
 }
 
-/* Conditionally: a leaf that is being maintained only delays the read. */
+/* An old list stays if a new one cannot be had: it must never be empty. */
+static void
+list_leaves(void)
+{
+	uint64 generation = CatalogGeneration();
+	int n;
+	LogLeaf *list = LeafList(reader_context, &n);
+
+	if (leaves != NULL)
+		pfree(leaves);
+	leaves = list;
+	nleaves = n;
+	leaves_generation = generation;
+	layout++;
+}
+
+/*
+ * Attaching a leaf does not conflict with our locks. Whoever has inserted into
+ * a leaf that came after the list was made, and is seen by the snapshot, did so
+ * after the invalidation was sent: it is found here.
+ */
+static bool
+take_snapshot(void)
+{
+	uint64 base = InstanceXidBase();
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	AcceptInvalidationMessages();
+	if (leaves_generation != CatalogGeneration())
+	{
+		PopActiveSnapshot();
+		return false;
+	}
+	MemoryContextReset(read_context);
+	snapshot = GetActiveSnapshot();
+	target = ProgressFromSnapshot(snapshot, base, read_context);
+	durable_xid = 0;
+	return true;
+}
+
 static bool
 lock_leaves(void)
 {
@@ -131,8 +165,8 @@ open_leaf(LogLeaf *leaf)
 	leaf->slot = NULL;
 }
 
-void
-LogReadEnd(void)
+static void
+close_leaves(void)
 {
 	for (int i = 0; i < nleaves; i++)
 	{
@@ -147,8 +181,14 @@ LogReadEnd(void)
 		}
 		table_close(leaf->rel, NoLock);
 	}
-	PopActiveSnapshot();
 	LogReadAbort();
+}
+
+void
+LogReadEnd(void)
+{
+	close_leaves();
+	PopActiveSnapshot();
 }
 
 void
@@ -162,15 +202,6 @@ LogReadAbort(void)
 	}
 	target = NULL;
 	snapshot = NULL;
-}
-
-static void
-forget_leaves(void)
-{
-	if (leaves != NULL)
-		pfree(leaves);
-	leaves = NULL;
-	nleaves = 0;
 }
 
 const Progress *

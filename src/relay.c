@@ -53,6 +53,7 @@ static void step(void);
 static void work(void);
 static void reload(void);
 static void look_around(void);
+static void look_at_instance(const Instance *instance);
 static void start_fresh(void);
 static uint32 owned_lanes(void);
 static void share_lanes(void);
@@ -63,6 +64,7 @@ static void read_lanes(void);
 static bool any_ready(void);
 static bool record_due(void);
 static void record_progress(void);
+static void note_changes(void);
 static void describe_lanes(void);
 static void maintain(void);
 static void sleep_until_due(void);
@@ -89,6 +91,8 @@ static TimestampTz maintain_at;
 static TimestampTz describe_at;
 static uint32 undescribed; /* lanes whose row in outbox.lane is out of date */
 static bool record_wanted;
+static int described_attempts[OUTBOX_LANES];
+static bool trouble_described; /* outbox.lane tells of a troubled client */
 
 WorkerExit
 RelayMain(int slot, DatabaseEntry *entry, int number)
@@ -156,6 +160,7 @@ work(void)
 		read_lanes();
 	if (record_due())
 		record_progress();
+	note_changes();
 	if (undescribed != 0 && now >= describe_at)
 		describe_lanes();
 	if (running && now >= maintain_at)
@@ -189,28 +194,15 @@ look_around(void)
 	catalog = CatalogGet(true);
 	if (catalog == NULL)
 		exit_reason = WORKER_EXIT_NO_EXTENSION;
-	else
+	else if (ConditionalLockRelationOid(catalog->message, AccessShareLock))
 	{
-		const Instance *instance;
-
-		LockRelationOid(catalog->message, AccessShareLock);
-		instance = InstanceGet();
-		if (instance->fresh && my_number == 0 && outbox_enabled)
+		if (InstanceGet()->fresh && my_number == 0 && outbox_enabled)
 		{
 			TransactionCommitBare();
 			start_fresh();
 			TransactionBeginBare("looking around");
-			instance = InstanceGet();
 		}
-		running = instance->started && outbox_enabled &&
-				  InstanceIdentityMatches(instance) &&
-				  outbox_kafka_bootstrap_servers[0] != '\0';
-		if (source == NULL || strcmp(source, instance->source) != 0)
-		{
-			if (source != NULL)
-				pfree(source);
-			source = MemoryContextStrdup(TopMemoryContext, instance->source);
-		}
+		look_at_instance(InstanceGet());
 	}
 
 	/* New sessions see ALTER DATABASE SET, so become one. */
@@ -231,6 +223,19 @@ look_around(void)
 		LWLockRelease(Outbox->lock);
 		ShmemWakeLauncher();
 	}
+}
+
+static void
+look_at_instance(const Instance *instance)
+{
+	running = instance->started && outbox_enabled &&
+			  InstanceIdentityMatches(instance) &&
+			  outbox_kafka_bootstrap_servers[0] != '\0';
+	if (source != NULL && strcmp(source, instance->source) == 0)
+		return;
+	if (source != NULL)
+		pfree(source);
+	source = MemoryContextStrdup(TopMemoryContext, instance->source);
 }
 
 static void
@@ -395,8 +400,6 @@ read_lanes(void)
 			if (!LaneIsReady(lane, now))
 				continue;
 			LaneRead(lane, sender);
-			if (lane->blamed_code != 0)
-				undescribed |= 1U << lane->number;
 			if (TimestampDifferenceExceeds(now, GetCurrentTimestamp(),
 										   READ_MAX_MS))
 				break;
@@ -406,7 +409,7 @@ read_lanes(void)
 	}
 	TransactionCommitBare();
 
-	if (result == LOG_READ_BUSY)
+	if (result == LOG_READ_BUSY || sender->queue_full)
 		read_at = TimestampTzPlusMilliseconds(now, BUSY_DELAY_MS);
 	else if (result == LOG_READ_GONE)
 		look_at = 0;
@@ -470,6 +473,23 @@ record_progress(void)
 	messages = bytes = 0;
 }
 
+/* Which rows of outbox.lane do not tell the truth any more? */
+static void
+note_changes(void)
+{
+	if (DeliveryTroubled() != trouble_described)
+	{
+		trouble_described = DeliveryTroubled();
+		undescribed |= owned_lanes();
+	}
+	for (int i = 0; i < OUTBOX_LANES; i++)
+	{
+		if (lanes[i].attempts != described_attempts[i])
+			undescribed |= 1U << i;
+		described_attempts[i] = lanes[i].attempts;
+	}
+}
+
 static void
 describe_lanes(void)
 {
@@ -483,9 +503,10 @@ describe_lanes(void)
 			continue;
 		notices[n].lane = i;
 		notices[n].owned = lanes[i].owned;
+		notices[n].failing = lanes[i].attempts > 0 || trouble_described;
 		notices[n].attempts = lanes[i].attempts;
 		notices[n].next_attempt_at = lanes[i].retry_at;
-		notices[n].last_error = lanes[i].attempts > 0 ? TroubleLast() : NULL;
+		notices[n].last_error = notices[n].failing ? TroubleLast() : NULL;
 		n++;
 	}
 	describe_at = TimestampTzPlusMilliseconds(now, ERROR_DELAY_MS);
