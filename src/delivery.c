@@ -92,6 +92,9 @@ DeliveryServe(bool wanted)
 	if (producer != NULL)
 		serve_events();
 	now = GetCurrentTimestamp();
+	if (producer != NULL && silent_since == 0 &&
+		ProducerOutstanding(producer) > 0)
+		silent_since = now;
 
 	if (config_stale && producer != NULL && !retiring)
 	{
@@ -337,8 +340,6 @@ DeliveryPush(LaneSender *s)
 {
 	if (s->sent == 0)
 		return;
-	if (silent_since == 0)
-		silent_since = GetCurrentTimestamp();
 	ProducerPush(producer);
 }
 

@@ -35,10 +35,13 @@ LaneInit(Lane *lane, int number)
 										  ALLOCSET_DEFAULT_SIZES);
 }
 
-/* The caller has loaded lane->progress into lane->context. */
 void
-LaneTake(Lane *lane)
+LaneTake(Lane *lane, const LaneProgress *loaded)
 {
+	lane->progress = *loaded;
+	lane->progress.then = ProgressCopy(loaded->then, lane->context);
+	if (loaded->target != NULL)
+		lane->progress.target = ProgressCopy(loaded->target, lane->context);
 	lane->owned = true;
 	lane->wanted = true;
 }

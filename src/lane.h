@@ -86,7 +86,7 @@ typedef struct LaneSender
 } LaneSender;
 
 extern void LaneInit(Lane *lane, int number);
-extern void LaneTake(Lane *lane);
+extern void LaneTake(Lane *lane, const LaneProgress *loaded);
 extern void LaneDrop(Lane *lane);
 
 /* Has, or may have, something to send, and nothing in flight. */

@@ -24,22 +24,20 @@
 #include "guc.h"
 #include "instance.h"
 #include "lane.h"
-#include "lane_table.h"
 #include "launcher.h"
 #include "log.h"
 #include "maintenance.h"
+#include "ownership.h"
 #include "ranges.h"
 #include "relay.h"
 #include "settings.h"
 #include "transaction.h"
 #include "trouble.h"
+#include "writeback.h"
 
 /* A refused lock of a leaf, or an error, delays the next try by so long. */
 #define BUSY_DELAY_MS 10
 #define ERROR_DELAY_MS 1000
-
-/* Without a record for so long, nothing more is handed over. */
-#define RECORD_PATIENCE_MS 1000
 
 /* How long an orderly end waits for the broker. */
 #define STOP_TIMEOUT_MS 2000
@@ -55,22 +53,13 @@ static void reload(void);
 static void look_around(void);
 static void look_at_instance(const Instance *instance);
 static void start_fresh(void);
-static uint32 owned_lanes(void);
-static void share_lanes(void);
-static void take_lanes(uint32 wanted);
-static void release_lanes(uint32 unwanted);
 static void take_wakeups(void);
 static void read_lanes(void);
 static bool any_ready(void);
-static bool record_due(void);
-static void record_progress(void);
-static void note_changes(void);
-static void describe_lanes(void);
 static void maintain(void);
 static void sleep_until_due(void);
 static void stop(void);
 
-static int my_slot;
 static int my_number;
 static DatabaseEntry *db;
 static Lane lanes[OUTBOX_LANES];
@@ -85,19 +74,11 @@ static uint64 settings_seen;   /* fingerprint of ALTER DATABASE SET */
 static TimestampTz resume_at; /* after an error */
 static TimestampTz look_at;
 static TimestampTz read_at;
-static TimestampTz recorded_at;
-static TimestampTz record_failing_since;
 static TimestampTz maintain_at;
-static TimestampTz describe_at;
-static uint32 undescribed; /* lanes whose row in outbox.lane is out of date */
-static bool record_wanted;
-static int described_attempts[OUTBOX_LANES];
-static bool trouble_described; /* outbox.lane tells of a troubled client */
 
 WorkerExit
 RelayMain(int slot, DatabaseEntry *entry, int number)
 {
-	my_slot = slot;
 	my_number = number;
 	db = entry;
 	loop_context = AllocSetContextCreate(TopMemoryContext, "outbox relay",
@@ -108,6 +89,8 @@ RelayMain(int slot, DatabaseEntry *entry, int number)
 	RangesInit();
 	TroubleInit(db);
 	DeliveryInit(db, lanes);
+	WritebackInit(db, lanes);
+	OwnershipInit(slot, lanes);
 
 	while (!OutboxShutdownRequested && exit_reason == WORKER_EXIT_NONE)
 	{
@@ -154,15 +137,13 @@ work(void)
 		look_around();
 	if (exit_reason != WORKER_EXIT_NONE)
 		return;
-	share_lanes();
+	OwnershipShare(running, now);
 	take_wakeups();
 	if (running && now >= read_at)
 		read_lanes();
-	if (record_due())
-		record_progress();
-	note_changes();
-	if (undescribed != 0 && now >= describe_at)
-		describe_lanes();
+	if (WritebackDue() <= now)
+		WritebackRun(now);
+	OwnershipDescribe(now);
 	if (running && now >= maintain_at)
 		maintain();
 }
@@ -254,102 +235,11 @@ start_fresh(void)
 	TransactionCommit();
 }
 
-/* Takes and gives lanes so that each worker has its share. */
-static void
-share_lanes(void)
-{
-	uint32 owned = owned_lanes();
-	uint32 wanted = running ? ShmemWantedLanes(my_slot) : 0;
-
-	for (int i = 0; i < OUTBOX_LANES; i++)
-	{
-		if (wanted & (1U << i))
-			lanes[i].releasing = false;
-	}
-	if ((owned & ~wanted) != 0)
-		release_lanes(owned & ~wanted);
-	if ((wanted & ~owned) != 0)
-		take_lanes(wanted & ~owned);
-}
-
-static void
-take_lanes(uint32 wanted)
-{
-	LaneProgress loaded[OUTBOX_LANES];
-	uint32 taken = ShmemTakeLanes(my_slot, wanted);
-
-	if (taken == 0)
-		return;
-	PG_TRY();
-	{
-		LedgerLoad(taken, loaded, loop_context);
-	}
-	PG_CATCH();
-	{
-		ShmemReleaseLanes(my_slot, taken);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-
-	for (int i = 0; i < OUTBOX_LANES; i++)
-	{
-		Lane *lane = &lanes[i];
-
-		if (!(taken & (1U << i)))
-			continue;
-		lane->progress = loaded[i];
-		lane->progress.then = ProgressCopy(loaded[i].then, lane->context);
-		if (loaded[i].target != NULL)
-			lane->progress.target =
-				ProgressCopy(loaded[i].target, lane->context);
-		LaneTake(lane);
-	}
-	undescribed |= taken;
-}
-
-/* A lane goes only when nothing of it is in flight and its record is written. */
-static void
-release_lanes(uint32 unwanted)
-{
-	uint32 released = 0;
-
-	for (int i = 0; i < OUTBOX_LANES; i++)
-	{
-		Lane *lane = &lanes[i];
-
-		if (!(unwanted & (1U << i)))
-			continue;
-		lane->releasing = true;
-		if (lane->in_flight > 0)
-			continue;
-		if (lane->dirty)
-			record_progress();
-		LaneDrop(lane);
-		released |= 1U << i;
-	}
-	if (released == 0)
-		return;
-	undescribed |= released;
-	describe_lanes();
-	ShmemReleaseLanes(my_slot, released);
-	ShmemWakeWorkers(MyDatabaseId);
-}
-
-static uint32
-owned_lanes(void)
-{
-	uint32 owned = 0;
-
-	for (int i = 0; i < OUTBOX_LANES; i++)
-		owned |= lanes[i].owned ? 1U << i : 0;
-	return owned;
-}
-
 /* Before the snapshot: a bit that is set later belongs to a later commit. */
 static void
 take_wakeups(void)
 {
-	uint32 owned = owned_lanes();
+	uint32 owned = OwnershipLanes();
 	uint32 dirty;
 
 	if (owned == 0)
@@ -361,15 +251,13 @@ take_wakeups(void)
 			lanes[i].wanted = true;
 	}
 	if (pg_atomic_fetch_and_u32(&db->record_wanted, ~owned) & owned)
-		record_wanted = true;
+		WritebackHurry();
 }
 
 static bool
 any_ready(void)
 {
-	if (record_failing_since != 0 &&
-		TimestampDifferenceExceeds(record_failing_since, now,
-								   RECORD_PATIENCE_MS))
+	if (WritebackIsStuck(now))
 		return false;
 	for (int i = 0; i < OUTBOX_LANES; i++)
 	{
@@ -416,104 +304,6 @@ read_lanes(void)
 	DeliveryPush(sender);
 }
 
-static bool
-record_due(void)
-{
-	bool dirty = false;
-
-	for (int i = 0; i < OUTBOX_LANES; i++)
-		dirty |= lanes[i].owned && lanes[i].dirty;
-	if (!dirty)
-	{
-		record_wanted = false;
-		return false;
-	}
-	return record_wanted || TimestampDifferenceExceeds(
-								recorded_at, now, outbox_progress_interval);
-}
-
-static void
-record_progress(void)
-{
-	static int64 messages = 0;
-	static int64 bytes = 0;
-	LedgerRecord record = {0};
-	int64 more_messages;
-	int64 more_bytes;
-
-	/* Kept until a record is written, should this one fail. */
-	LaneTakeCounts(&more_messages, &more_bytes);
-	messages += more_messages;
-	bytes += more_bytes;
-
-	for (int i = 0; i < OUTBOX_LANES; i++)
-	{
-		if (lanes[i].owned && lanes[i].dirty)
-			record.lanes[record.nlanes++] = lanes[i].progress;
-	}
-	record.messages = messages;
-	record.bytes = bytes;
-	record.ranges = RangesList(&record.nranges);
-
-	if (record_failing_since == 0)
-		record_failing_since = now;
-	recorded_at = now;
-	LedgerWrite(&record);
-	record_failing_since = 0;
-	record_wanted = false;
-
-	for (int i = 0; i < record.nlanes; i++)
-		lanes[record.lanes[i].lane].dirty = false;
-	RangesReset();
-	pg_atomic_fetch_add_u64(&db->counters.batches, 1);
-	pg_atomic_fetch_add_u64(&db->counters.published, messages);
-	pg_atomic_fetch_add_u64(&db->counters.published_bytes, bytes);
-	if (messages > 0)
-		pg_atomic_write_u64(&db->counters.last_published, now);
-	messages = bytes = 0;
-}
-
-/* Which rows of outbox.lane do not tell the truth any more? */
-static void
-note_changes(void)
-{
-	if (DeliveryTroubled() != trouble_described)
-	{
-		trouble_described = DeliveryTroubled();
-		undescribed |= owned_lanes();
-	}
-	for (int i = 0; i < OUTBOX_LANES; i++)
-	{
-		if (lanes[i].attempts != described_attempts[i])
-			undescribed |= 1U << i;
-		described_attempts[i] = lanes[i].attempts;
-	}
-}
-
-static void
-describe_lanes(void)
-{
-	LaneNotice notices[OUTBOX_LANES];
-	int n = 0;
-	uint32 described = undescribed;
-
-	for (int i = 0; i < OUTBOX_LANES; i++)
-	{
-		if (!(described & (1U << i)))
-			continue;
-		notices[n].lane = i;
-		notices[n].owned = lanes[i].owned;
-		notices[n].failing = lanes[i].attempts > 0 || trouble_described;
-		notices[n].attempts = lanes[i].attempts;
-		notices[n].next_attempt_at = lanes[i].retry_at;
-		notices[n].last_error = notices[n].failing ? TroubleLast() : NULL;
-		n++;
-	}
-	describe_at = TimestampTzPlusMilliseconds(now, ERROR_DELAY_MS);
-	LaneTableWrite(notices, n);
-	undescribed &= ~described;
-}
-
 /*
  * Partitions; also the progress of idle lanes, without which their old
  * snapshots would keep leaves back.
@@ -538,26 +328,17 @@ sleep_until_due(void)
 	TimestampTz due = Min(look_at, DeliveryDue());
 	bool fd_changed;
 	int fd = DeliveryFd(&fd_changed);
-	bool sending = DeliverySender(source) != NULL;
 	long timeout;
 
-	for (int i = 0; i < OUTBOX_LANES; i++)
+	due = Min(due, Min(WritebackDue(), OwnershipDescribeDue()));
+	if (running && DeliverySender(source) != NULL)
 	{
-		Lane *lane = &lanes[i];
-
-		if (!lane->owned)
-			continue;
-		if (lane->dirty)
-			due = Min(due, record_wanted
-							   ? 0
-							   : TimestampTzPlusMilliseconds(
-									 recorded_at, outbox_progress_interval));
-		if (running && sending && lane->in_flight == 0 &&
-			(lane->wanted || lane->progress.target != NULL))
-			due = Min(due, Max(lane->retry_at, read_at));
+		for (int i = 0; i < OUTBOX_LANES; i++)
+		{
+			if (LaneIsReady(&lanes[i], lanes[i].retry_at))
+				due = Min(due, Max(lanes[i].retry_at, read_at));
+		}
 	}
-	if (undescribed != 0)
-		due = Min(due, describe_at);
 
 	if (set == NULL || fd_changed)
 	{
@@ -597,10 +378,9 @@ stop(void)
 		{
 			DeliveryStop(STOP_TIMEOUT_MS);
 			now = GetCurrentTimestamp();
-			for (int i = 0; i < OUTBOX_LANES; i++)
-				record_wanted |= lanes[i].dirty;
-			if (exit_reason != WORKER_EXIT_NO_EXTENSION && record_due())
-				record_progress();
+			if (exit_reason != WORKER_EXIT_NO_EXTENSION &&
+				WritebackDue() != DT_NOEND)
+				WritebackRun(now);
 			stopped = true;
 		}
 		PG_CATCH();

@@ -8,13 +8,18 @@
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #include "transaction.h"
 
+/* What the caller worked in, which the end of a transaction forgets. */
+static MemoryContext caller = NULL;
+
 void
 TransactionBeginBare(const char *activity)
 {
+	caller = CurrentMemoryContext;
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	pgstat_report_activity(STATE_RUNNING, activity);
@@ -24,6 +29,7 @@ void
 TransactionCommitBare(void)
 {
 	CommitTransactionCommand();
+	MemoryContextSwitchTo(caller);
 	pgstat_report_stat(false);
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
