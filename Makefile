@@ -84,7 +84,7 @@ endif
 include $(PGXS)
 
 # PGXS tracks no headers on most builds.
-$(OBJS): $(INTERNAL_HDRS)
+$(OBJS): $(INTERNAL_HDRS) $(SRC)/Makefile
 
 # The linker takes a stale list without a word, and the missing function shows
 # only in CREATE EXTENSION.

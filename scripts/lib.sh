@@ -148,7 +148,7 @@ build_and_install()
 	(
 		flock 9
 		copy_source "$objects"
-		quietly "$log" make -j2 "${arguments[@]}" &&
+		quietly "$log" make -s -j2 "${arguments[@]}" &&
 			quietly "$log" make install DESTDIR="$destdir" "${arguments[@]}"
 	) 9>"$objects.lock"
 }
