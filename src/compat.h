@@ -13,6 +13,11 @@
 #error "outbox needs PostgreSQL 15 or later"
 #endif
 
+/* 16 took the macros of variable-length types out of postgres.h. */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
 /* 16 renamed the identifier of a relation's storage. */
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"

@@ -14,7 +14,7 @@
 static void check_name(const char *name, int len, bool content_type_allowed);
 
 static void
-pg_attribute_noreturn() refuse(const char *detail)
+refuse(const char *detail)
 {
 	ereport(
 		ERROR,

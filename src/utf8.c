@@ -8,6 +8,7 @@
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 
+#include "compat.h"
 #include "utf8.h"
 
 Utf8
