@@ -196,7 +196,9 @@ CheckServers(char **newval, void **extra, GucSource source)
 		for (size_t n = strlen(server); n > 0 && strchr(" \t", server[n - 1]);)
 			server[--n] = '\0';
 		problem = ServerProblem(server);
-		if (problem != NULL)
+		if (*server == '\0')
+			GUC_check_errdetail("The list has an empty entry.");
+		else if (problem != NULL)
 			GUC_check_errdetail("Server \"%s\" %s.", server, problem);
 	}
 	pfree(list);
@@ -212,7 +214,7 @@ ServerProblem(const char *server)
 	const char *rest = server;
 
 	if (*server == '\0')
-		return "is an empty entry";
+		return "has no name";
 	if (strstr(server, "://") != NULL)
 		return "names a protocol, which belongs into security.protocol of outbox.kafka_options";
 

@@ -15,20 +15,20 @@
 typedef struct Rule
 {
 	const char *pattern; /* a * at its begin or end matches anything */
-	const char *allowed; /* values, separated by |; NULL: none */
+	const char *allowed; /* values, with " or " between; NULL: none */
 	const char *reason;
 } Rule;
 
 /* The first that matches decides. */
 static const Rule rules[] = {
 	/* promises */
-	{"acks", "all|-1", "all in-sync replicas must have a record"},
-	{"request.required.acks", "all|-1",
+	{"acks", "all or -1", "all in-sync replicas must have a record"},
+	{"request.required.acks", "all or -1",
 	 "all in-sync replicas must have a record"},
 	{"enable.idempotence", "true",
 	 "order and freedom from duplicates depend on it"},
 	{"enable.gapless.guarantee", NULL, "outbox sets it as it needs it"},
-	{"partitioner", "murmur2_random|murmur2",
+	{"partitioner", "murmur2_random or murmur2",
 	 "a key must stay in its partition"},
 	{"queuing.strategy", "fifo", "records must keep their order"},
 	{"transactional.id", NULL, "outbox uses no transactions of Kafka"},
@@ -61,7 +61,7 @@ static const Rule rules[] = {
 	{"enabled_events", NULL, "outbox sets it as it needs it"},
 	{"log.queue", NULL, "outbox sets it as it needs it"},
 	{"statistics.interval.ms", "0", "nothing reads the statistics"},
-	{"enable.metrics.push", "false", "outbox has metrics of its own"},
+	{"enable.metrics.push", NULL, "outbox has metrics of its own"},
 	{"*_cb", NULL, "it is no text but a function"},
 	{"*_data", NULL, "it is no text but a pointer"},
 	{"*opaque", NULL, "it is no text but a pointer"},
@@ -260,11 +260,6 @@ FindProblem(const char *name, const char *value, bool in_file)
 		return pstrdup(
 			"The name of a property consists of lower-case letters, digits, dots and underscores.");
 
-	if (!in_file && IsSecret(name))
-		return psprintf(
-			"Property \"%s\" may be secret: it belongs into the file that outbox.kafka_config_file names.",
-			name);
-
 	for (int i = 0; i < lengthof(rules); i++)
 	{
 		if (!Matches(rules[i].pattern, name))
@@ -276,6 +271,11 @@ FindProblem(const char *name, const char *value, bool in_file)
 			return psprintf("Property \"%s\" must be %s: %s.", name,
 							rules[i].allowed, rules[i].reason);
 	}
+
+	if (!in_file && IsSecret(name))
+		return psprintf(
+			"Property \"%s\" may be secret: it belongs into the file that outbox.kafka_config_file names.",
+			name);
 
 	if (*value == '\0')
 		return psprintf("Property \"%s\" has no value.", name);
@@ -333,21 +333,22 @@ Matches(const char *pattern, const char *name)
 	return strcmp(name, pattern) == 0;
 }
 
+/* Alternatives are separated by " or ". */
 static bool
 InAlternatives(const char *alternatives, const char *value)
 {
 	size_t len = strlen(value);
 
-	for (const char *at = alternatives;; at++)
+	for (const char *at = alternatives; at != NULL;)
 	{
-		size_t n = strcspn(at, "|");
+		const char *next = strstr(at, " or ");
+		size_t n = next != NULL ? next - at : strlen(at);
 
 		if (n == len && strncmp(at, value, n) == 0)
 			return true;
-		at += n;
-		if (*at == '\0')
-			return false;
+		at = next != NULL ? next + strlen(" or ") : NULL;
 	}
+	return false;
 }
 
 static const char *

@@ -35,7 +35,7 @@ ProducerConf(const ProducerOption *options, int noptions, char *errbuf,
 				break;
 			default:
 				snprintf(errbuf, errlen,
-						 "value of configuration property \"%s\" %s", name,
+						 "value of configuration property \"%s\" is %s", name,
 						 ValueProblem(text));
 		}
 		rd_kafka_conf_destroy(conf);
@@ -70,8 +70,8 @@ ValueProblem(char *text)
 	const char *problem;
 
 	text[strcspn(text, "\n")] = '\0';
-	if ((problem = strstr(text, "is outside allowed range")) != NULL ||
+	if ((problem = strstr(text, "outside allowed range")) != NULL ||
 		(problem = strstr(text, "not supported in this build")) != NULL)
 		return problem;
-	return "is not valid";
+	return "not valid";
 }
