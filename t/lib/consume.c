@@ -175,11 +175,20 @@ wanted(const Options *options, const char *topic)
 	return false;
 }
 
+/* What the broker answers while it makes a topic. */
+static bool
+is_new_topic(rd_kafka_resp_err_t err)
+{
+	return err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
+		   err == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE ||
+		   err == RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION;
+}
+
 /*
  * The library's own way to the first offset starts with a pause of half a
- * second, so ask for it here.
+ * second, so ask for it here.  False where the partition is not there yet.
  */
-static void
+static bool
 add_partition(rd_kafka_t *rk, const Options *options,
 			  rd_kafka_topic_partition_list_t *partitions, const char *topic,
 			  int32_t partition)
@@ -190,16 +199,19 @@ add_partition(rd_kafka_t *rk, const Options *options,
 
 	err = rd_kafka_query_watermark_offsets(rk, topic, partition, &first, &end,
 										   options->timeout_ms);
+	if (is_new_topic(err))
+		return false;
 	if (err != RD_KAFKA_RESP_ERR_NO_ERROR)
 		fail("offsets", rd_kafka_err2str(err));
 	rd_kafka_topic_partition_list_add(partitions, topic, partition)->offset =
 		first;
+	return true;
 }
 
 /*
  * Assign every partition of the topics, or return NULL if one that is needed
- * is missing.  The list of all topics is asked for,
- * because asking for one by its name may create it.
+ * is missing.  The list of all topics is asked for, because asking for one by
+ * its name may create it.
  */
 static rd_kafka_topic_partition_list_t *
 assign(rd_kafka_t *rk, const Options *options)
@@ -208,6 +220,7 @@ assign(rd_kafka_t *rk, const Options *options)
 	rd_kafka_topic_partition_list_t *partitions;
 	rd_kafka_resp_err_t err;
 	int found = 0;
+	bool complete = true;
 
 	err = rd_kafka_metadata(rk, 1, NULL, &metadata, options->timeout_ms);
 	if (err != RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -222,12 +235,13 @@ assign(rd_kafka_t *rk, const Options *options)
 			continue;
 		found++;
 		for (int p = 0; p < topic->partition_cnt; p++)
-			add_partition(rk, options, partitions, topic->topic,
-						  topic->partitions[p].id);
+			complete &= add_partition(rk, options, partitions, topic->topic,
+									  topic->partitions[p].id);
 	}
 	rd_kafka_metadata_destroy(metadata);
 
-	if (found < options->ntopics && (options->count > 0 || options->follow))
+	if (!complete ||
+		(found < options->ntopics && (options->count > 0 || options->follow)))
 	{
 		rd_kafka_topic_partition_list_destroy(partitions);
 		return NULL;
