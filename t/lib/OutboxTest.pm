@@ -222,7 +222,7 @@ sub create_topic
 
 	IPC::Run::run(
 		[
-			_compiled('create_topic'), $brokers, $name, $partitions,
+			compiled('create_topic'), $brokers, $name, $partitions,
 			map { "$_=$config{$_}" } sort keys %config
 		],
 		'>', \$out, '2>', \$err) or die "create_topic $name: $err";
@@ -257,7 +257,7 @@ sub consume
 	my ($out, $err) = ('', '');
 	my $complete = IPC::Run::run(
 		[
-			_compiled('consume'),
+			compiled('consume'),
 			'-b', $options{brokers} // shared_brokers(),
 			'-n', $min,
 			'-t', 1000 * ($options{timeout} // 60), @topics
@@ -309,7 +309,7 @@ sub follow
 	my ($topics, %options) = @_;
 	return OutboxTest::Follower->new(
 		[
-			_compiled('consume'), '-f',
+			compiled('consume'), '-f',
 			'-b', $options{brokers} // shared_brokers(),
 			ref $topics ? @$topics : ($topics)
 		]);
@@ -341,21 +341,30 @@ sub poll_until
 
 =cut
 
-# The program made of t/lib/NAME.c. Other tests may be compiling it as well.
-sub _compiled
+# The program made of t/lib/NAME.c, by default one that uses librdkafka. Other
+# tests may be compiling it as well.
+sub compiled
 {
-	my ($name) = @_;
+	my ($name, @flags) = @_;
 	return $compiled{$name} if $compiled{$name};
 	my $source  = "$here/$name.c";
 	my $bin     = $ENV{OUTBOX_TEST_BIN} // $PostgreSQL::Test::Utils::tmp_check;
 	my $program = "$bin/$name";
 	if (!-x $program || -M $program > -M $source)
 	{
-		my @cc = ($ENV{CC} // 'cc', '-O1', '-o', "$program.$$", $source, '-lrdkafka');
+		my @cc = ($ENV{CC} // 'cc', '-O1', '-o', "$program.$$", $source);
+		push @cc, @flags ? @flags : '-lrdkafka';
 		system(@cc) == 0 or die "could not compile $source";
 		rename("$program.$$", $program) or die "rename $program: $!";
 	}
 	return $compiled{$name} = $program;
+}
+
+# What a program that connects to the server is compiled with
+sub libpq_flags
+{
+	chomp(my ($include, $lib) = `pg_config --includedir --libdir`);
+	return ("-I$include", "-L$lib", '-lpq', '-lpthread');
 }
 
 1;
