@@ -376,16 +376,25 @@ DeliveryStop(int timeout_ms)
 
 	if (producer == NULL)
 		return;
-	if (!retiring)
-		retire();
 	for (;;)
 	{
+		TimestampTz now;
 		long wait;
 
 		serve_events();
-		wait = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), give_up);
+		now = GetCurrentTimestamp();
+		wait = TimestampDifferenceMilliseconds(now, give_up);
 		if (ProducerOutstanding(producer) == 0 || wait <= 0)
 			break;
+
+		/*
+		 * A purge leaves gaps, and what is acknowledged behind a gap goes
+		 * again: only where the broker is slow or silent.
+		 */
+		if (!retiring &&
+			(wait <= timeout_ms / 2 ||
+			 TimestampDifferenceExceeds(silent_since, now, timeout_ms / 2)))
+			retire();
 		CHECK_FOR_INTERRUPTS();
 		(void) WaitLatchOrSocket(MyLatch,
 								 WL_LATCH_SET | WL_TIMEOUT |
