@@ -5,20 +5,17 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/table.h"
-#include "access/tableam.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_inherits.h"
 #include "executor/tuptable.h"
-#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #include "catalog.h"
 #include "leaf.h"
 #include "outbox.h"
+#include "table_cache.h"
 
 /* Columns of outbox.leaf. */
 enum
@@ -30,7 +27,7 @@ enum
 	LEAF_STATE
 };
 
-static List *detached_leaves(List *oids);
+static void visit_row(TupleTableSlot *slot, void *arg);
 static bool is_lane_index(Relation index);
 
 LogLeaf *
@@ -40,7 +37,7 @@ LeafList(MemoryContext context, int *n)
 	LogLeaf *leaves;
 	ListCell *cell;
 
-	oids = detached_leaves(oids);
+	TableVisit(CatalogGet(false)->leaf, visit_row, &oids);
 	leaves = MemoryContextAllocZero(context,
 									sizeof(LogLeaf) * (list_length(oids) + 1));
 	*n = 0;
@@ -50,35 +47,19 @@ LeafList(MemoryContext context, int *n)
 	return leaves;
 }
 
-static List *
-detached_leaves(List *oids)
+/* Tables that left the tree with their rows. */
+static void
+visit_row(TupleTableSlot *slot, void *arg)
 {
-	const OutboxCatalog *catalog = CatalogGet(false);
-	Relation rel = table_open(catalog->leaf, AccessShareLock);
-	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	List **oids = arg;
+	bool isnull;
+	Oid relid = DatumGetObjectId(slot_getattr(slot, LEAF_RELATION, &isnull));
+	Oid parent = DatumGetObjectId(slot_getattr(slot, LEAF_PARENT, &isnull));
 
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		bool isnull;
-		Oid relid =
-			DatumGetObjectId(slot_getattr(slot, LEAF_RELATION, &isnull));
-		char *state;
-
-		if (DatumGetObjectId(slot_getattr(slot, LEAF_PARENT, &isnull)) !=
-			catalog->message)
-			continue;
-		state = TextDatumGetCString(slot_getattr(slot, LEAF_STATE, &isnull));
-		if (strcmp(state, "detached") == 0 && get_rel_name(relid) != NULL)
-			oids = list_append_unique_oid(oids, relid);
-		pfree(state);
-	}
-	ExecDropSingleTupleTableSlot(slot);
-	table_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	table_close(rel, AccessShareLock);
-	return oids;
+	if (parent == CatalogGet(false)->message &&
+		strcmp(SlotText(slot, LEAF_STATE), "detached") == 0 &&
+		get_rel_name(relid) != NULL)
+		*oids = list_append_unique_oid(*oids, relid);
 }
 
 Relation

@@ -4,19 +4,17 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "access/tableam.h"
+#include "access/htup_details.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #include "catalog.h"
 #include "outbox.h"
 #include "route.h"
+#include "table_cache.h"
 #include "topic.h"
 
 /* Columns of outbox.route. */
@@ -31,15 +29,19 @@ enum
 	ROUTE_MAX_ATTEMPTS
 };
 
+/* What one reading of the table has found so far. */
+typedef struct Loaded
+{
+	Route *routes;
+	int n;
+	int capacity;
+} Loaded;
+
 static void fill(void);
-static Route *load(MemoryContext context, int *n);
-static void on_relcache(Datum arg, Oid relid);
+static void visit_row(TupleTableSlot *slot, void *arg);
 static void check_row(TriggerData *trigger);
 
-static bool registered = false;
-static bool valid = false;
-static Oid cached_relid = InvalidOid;
-static MemoryContext cache_context = NULL;
+static TableCache cache;
 static Route *routes = NULL;
 static int nroutes = 0;
 
@@ -53,7 +55,7 @@ RouteFind(const char *aggregate_type, const char *event_type)
 	const Route *best = &no_route;
 	int best_rank = -1;
 
-	if (!valid)
+	if (!cache.valid)
 		fill();
 	for (int i = 0; i < nroutes; i++)
 	{
@@ -114,91 +116,38 @@ RouteTopic(const char *aggregate_type, const char *event_type,
 static void
 fill(void)
 {
-	MemoryContext context;
-	Route *fresh;
-	int n;
+	Loaded loaded = {0};
 
-	if (!registered)
-	{
-		CacheRegisterRelcacheCallback(on_relcache, (Datum) 0);
-		registered = true;
-	}
-	context = AllocSetContextCreate(CurrentMemoryContext, "outbox routes",
-									ALLOCSET_SMALL_SIZES);
-	cached_relid = CatalogGet(false)->route;
-	valid = true;
-	PG_TRY();
-	{
-		fresh = load(context, &n);
-	}
-	PG_CATCH();
-	{
-		valid = false;
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-
-	MemoryContextSetParent(context, TopMemoryContext);
-	if (cache_context != NULL)
-		MemoryContextDelete(cache_context);
-	cache_context = context;
-	routes = fresh;
-	nroutes = n;
-}
-
-static char *
-slot_text(TupleTableSlot *slot, int attno)
-{
-	bool isnull;
-	Datum value = slot_getattr(slot, attno, &isnull);
-
-	return isnull ? NULL : TextDatumGetCString(value);
-}
-
-/* The latest snapshot: a cache filled by an old one would stay stale. */
-static Route *
-load(MemoryContext context, int *n)
-{
-	MemoryContext caller = MemoryContextSwitchTo(context);
-	Relation rel = table_open(cached_relid, AccessShareLock);
-	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	int capacity = 8;
-	Route *fresh = palloc(sizeof(Route) * capacity);
-
-	*n = 0;
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		Route *r;
-		bool isnull;
-		Datum value;
-
-		if (*n == capacity)
-			fresh = repalloc(fresh, sizeof(Route) * (capacity *= 2));
-		r = &fresh[(*n)++];
-		r->route_id = DatumGetInt32(slot_getattr(slot, ROUTE_ID, &isnull));
-		r->aggregate_type = slot_text(slot, ROUTE_AGGREGATE_TYPE);
-		r->event_type = slot_text(slot, ROUTE_EVENT_TYPE);
-		r->topic = slot_text(slot, ROUTE_TOPIC);
-		r->dead_letter_policy = slot_text(slot, ROUTE_DEAD_LETTER_POLICY);
-		r->dead_letter_topic = slot_text(slot, ROUTE_DEAD_LETTER_TOPIC);
-		value = slot_getattr(slot, ROUTE_MAX_ATTEMPTS, &isnull);
-		r->max_attempts = isnull ? 0 : DatumGetInt32(value);
-	}
-	ExecDropSingleTupleTableSlot(slot);
-	table_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	table_close(rel, AccessShareLock);
-	MemoryContextSwitchTo(caller);
-	return fresh;
+	TableCacheFill(&cache, CatalogGet(false)->route, visit_row, &loaded);
+	routes = loaded.routes;
+	nroutes = loaded.n;
 }
 
 static void
-on_relcache(Datum arg, Oid relid)
+visit_row(TupleTableSlot *slot, void *arg)
 {
-	if (!OidIsValid(relid) || relid == cached_relid)
-		valid = false;
+	Loaded *loaded = arg;
+	Route *r;
+	bool isnull;
+	Datum value;
+
+	if (loaded->n == loaded->capacity)
+	{
+		loaded->capacity = loaded->capacity == 0 ? 8 : 2 * loaded->capacity;
+		loaded->routes =
+			loaded->routes == NULL
+				? palloc(sizeof(Route) * loaded->capacity)
+				: repalloc(loaded->routes, sizeof(Route) * loaded->capacity);
+	}
+	r = &loaded->routes[loaded->n++];
+	r->route_id = DatumGetInt32(slot_getattr(slot, ROUTE_ID, &isnull));
+	r->aggregate_type = SlotText(slot, ROUTE_AGGREGATE_TYPE);
+	r->event_type = SlotText(slot, ROUTE_EVENT_TYPE);
+	r->topic = SlotText(slot, ROUTE_TOPIC);
+	r->dead_letter_policy = SlotText(slot, ROUTE_DEAD_LETTER_POLICY);
+	r->dead_letter_topic = SlotText(slot, ROUTE_DEAD_LETTER_TOPIC);
+	value = slot_getattr(slot, ROUTE_MAX_ATTEMPTS, &isnull);
+	r->max_attempts = isnull ? 0 : DatumGetInt32(value);
 }
 
 /* Row trigger: checks the row.  Statement trigger: backends read again. */
