@@ -82,8 +82,10 @@ outbox_enqueue_batch(PG_FUNCTION_ARGS)
 	insert_all(insert, ids, &n);
 	MemoryContextSwitchTo(caller);
 	result = construct_array(ids, n, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR);
-	SPI_finish();
+
+	/* In this order: what it has opened lies in SPI's memory. */
 	LogInsertEnd(insert);
+	SPI_finish();
 	PG_RETURN_ARRAYTYPE_P(result);
 }
 
