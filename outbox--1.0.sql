@@ -586,6 +586,12 @@ BEGIN
 		EXECUTE format('SELECT min(created_at) AS lo, max(created_at) AS hi FROM outbox.%I', kept) INTO bounds;
 	ELSE
 		EXECUTE format('SELECT min(recorded_at) AS lo, max(recorded_at) AS hi FROM outbox.%I', kept) INTO bounds;
+		-- The ledger is read without what left it: the newest progress of each
+		-- lane stays, or all that the lane has sent would go again.
+		EXECUTE format('INSERT INTO outbox.%I SELECT b.id, clock_timestamp(), b.worker_pid, b.snapshots, b.lanes, '
+			'b.lane_snapshot, b.lane_target, b.lane_seq, 0, 0, ''{}'', ''{}'', ''{}'', ''{}'', ''{}'' FROM outbox.%I AS b '
+			'WHERE b.id IN (SELECT n.id FROM outbox.lane AS l CROSS JOIN LATERAL (SELECT r.id FROM outbox.%I AS r '
+			'WHERE l.lane = ANY (r.lanes) ORDER BY r.id DESC LIMIT 1) AS n)', name, kept, kept);
 	END IF;
 	INSERT INTO outbox.leaf (relation, parent, lower_bound, upper_bound, state)
 	VALUES (format('outbox.%I', kept)::regclass, format('outbox.%I', parent)::regclass,
