@@ -99,7 +99,8 @@ set_fixed_headers(TupleTableSlot *slot, const char *source)
 				  DatumGetUInt64(slot->tts_values[MSG_XID - 1]), seq);
 	MessageIdFormat(&id, id_text);
 	set(H_ID, id_text, MESSAGE_ID_STRLEN);
-	set(H_SOURCE, source, strlen(source));
+	text = Utf8FromBytes(source, strlen(source));
+	set(H_SOURCE, text.data, text.len);
 	text = text_attr(slot, MSG_EVENT_TYPE);
 	set(H_TYPE, text.data, text.len);
 	text = text_attr(slot, MSG_AGGREGATE_ID);
