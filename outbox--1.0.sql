@@ -711,7 +711,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION outbox.start(source text DEFAULT NULL) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
 	me oid := (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
 	kept outbox.instance;
@@ -720,7 +720,6 @@ DECLARE
 BEGIN
 	BEGIN
 		-- Waits for every enqueuer, prepared ones too.
-		PERFORM set_config('lock_timeout', '2s', true);
 		LOCK TABLE outbox.message IN SHARE ROW EXCLUSIVE MODE;
 	EXCEPTION WHEN lock_not_available THEN
 		SELECT string_agg(DISTINCT coalesce('process ' || k.pid,
