@@ -82,7 +82,7 @@ DefineServer(void)
 	DefineCustomStringVariable(
 		"outbox.identity",
 		"Name that tells this server from physical copies of it.",
-		"Where it is set and a database remembers another one, its messages wait until outbox.start() is called there. Set it outside of the data directory, for example on the server's command line.",
+		"Where it is set and a database does not remember the same one from its start, its messages wait until outbox.start() is called there. Set it outside of the data directory, for example on the server's command line.",
 		&outbox_identity, "", PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
 
@@ -117,14 +117,13 @@ DefineRelay(void)
 			  "Number of relay workers in a database.",
 			  "They share out the lanes of the outbox among them.",
 			  &outbox_workers_per_database, 1, 1, 16, 0);
-	DefineInt("outbox.batch_size",
-			  "Maximum number of messages read in one transaction.", NULL,
-			  &outbox_batch_size, 1000, 1, 100000, 0);
+	DefineInt("outbox.batch_size", "Maximum number of messages in a batch.",
+			  "A lane has one batch in flight.", &outbox_batch_size, 1000, 1,
+			  100000, 0);
 	DefineInt("outbox.batch_bytes",
-			  "Maximum size of the messages read in one transaction.",
-			  "A message that is larger alone is read alone.",
-			  &outbox_batch_bytes, 1024 * 1024, 64 * 1024, 256 * 1024 * 1024,
-			  GUC_UNIT_BYTE);
+			  "Size of keys and values at which a batch ends.",
+			  "A lane has one batch in flight.", &outbox_batch_bytes,
+			  1024 * 1024, 64 * 1024, 256 * 1024 * 1024, GUC_UNIT_BYTE);
 	DefineInt(
 		"outbox.max_message_bytes", "Maximum size of a message.",
 		"Larger ones are refused when they are enqueued. Topics and brokers have limits of their own (max.message.bytes).",
@@ -150,19 +149,21 @@ DefineIntervals(void)
 		&outbox_progress_interval, 50, 1, 60 * 1000, GUC_UNIT_MS);
 	DefineInt("outbox.maintenance_interval",
 			  "Time between two rounds of maintenance.",
-			  "It makes, closes and expires partitions.",
+			  "It makes partitions and records the progress of idle lanes.",
 			  &outbox_maintenance_interval, 60, 1, 24 * 60 * 60, GUC_UNIT_S);
 	DefineInt(
 		"outbox.delivery_timeout",
-		"Time after which a message that the brokers did not acknowledge is taken back.",
-		"It is sent again, so it may arrive twice.", &outbox_delivery_timeout,
-		120 * 1000, 100, 60 * 60 * 1000, GUC_UNIT_MS);
-	DefineInt("outbox.retry_base",
-			  "Pause before the first retry of a message that failed.",
-			  "It doubles with each further one, up to outbox.retry_cap.",
-			  &outbox_retry_base, 1000, 1, 60 * 60 * 1000, GUC_UNIT_MS);
+		"Time without any acknowledgement after which messages in flight are taken back.",
+		"They are sent again by a new producer, so they may arrive twice.",
+		&outbox_delivery_timeout, 120 * 1000, 100, 60 * 60 * 1000,
+		GUC_UNIT_MS);
+	DefineInt(
+		"outbox.retry_base",
+		"Pause before the first retry after a failed delivery.",
+		"It doubles with each further one, up to outbox.retry_cap, and varies by half at random.",
+		&outbox_retry_base, 1000, 1, 60 * 60 * 1000, GUC_UNIT_MS);
 	DefineInt("outbox.retry_cap",
-			  "Longest pause between two retries of a message that failed.",
+			  "Longest pause between two retries, before it varies at random.",
 			  NULL, &outbox_retry_cap, 300 * 1000, 1, 24 * 60 * 60 * 1000,
 			  GUC_UNIT_MS);
 }
