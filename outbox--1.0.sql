@@ -514,8 +514,10 @@ RETURN EXISTS (
 	WHERE l.parent = format('outbox.%I', leaf_exists.parent)::regclass AND c.relispartition
 		AND l.lower_bound <= outbox.leaf_bound(day) AND l.upper_bound > outbox.leaf_bound(day));
 
+-- The bounds become text on their way: a style of dates that writes time zones
+-- by their abbreviations would be read back as another zone's.
 CREATE FUNCTION outbox.attach_leaf(parent text, day date) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO' SET timezone = 'UTC' AS $$
 DECLARE
 	name text := parent || to_char(day, '_YYYYMMDD');
 BEGIN
@@ -901,6 +903,346 @@ BEGIN
 	EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON outbox.route TO %s', role);
 	EXECUTE format('GRANT USAGE ON SEQUENCE outbox.route_route_id_seq TO %s', role);
 END $$;
+
+-- ---------------------------------------------------------------------------
+-- Comments
+-- ---------------------------------------------------------------------------
+
+COMMENT ON SCHEMA outbox IS
+	'Transactional outbox: messages that commit with your data are published to Kafka.';
+
+COMMENT ON TABLE outbox.message IS
+	'The log: every message, as it was enqueued. Rows are only added; a partition (leaf) holds one UTC day. '
+	'INSERT and COPY of the application''s columns do what outbox.enqueue() does.';
+COMMENT ON COLUMN outbox.message.seq IS
+	'Order of enqueuing; within a key the order of publication. Has gaps. From the column''s default only.';
+COMMENT ON COLUMN outbox.message.created_at IS
+	'When the message was enqueued. Chooses the partition; the timestamp of the Kafka record. From the column''s default only.';
+COMMENT ON COLUMN outbox.message.xid IS
+	'Top-level transaction of the message: its xid + the life of the database * 2^44. From the column''s default only.';
+COMMENT ON COLUMN outbox.message.lane IS
+	'Which of the 16 lanes publishes the message: outbox.message_lane() of its key. The row trigger sets it.';
+COMMENT ON COLUMN outbox.message.aggregate_type IS
+	'Kind of the thing that the message is about, for example order; not empty. Chooses the route.';
+COMMENT ON COLUMN outbox.message.aggregate_id IS
+	'Which of these things it is about; not empty. The key of the Kafka record where key is null.';
+COMMENT ON COLUMN outbox.message.event_type IS
+	'What happened, for example order_paid; not empty.';
+COMMENT ON COLUMN outbox.message.topic IS
+	'Kafka topic, resolved by outbox.route when the message was enqueued, unless the application gave one.';
+COMMENT ON COLUMN outbox.message.key IS
+	'Key of the Kafka record; null: aggregate_id.';
+COMMENT ON COLUMN outbox.message.payload IS
+	'JSON value of the Kafka record, published byte for byte. Null in both payload columns: a tombstone.';
+COMMENT ON COLUMN outbox.message.payload_bytes IS
+	'Value of the Kafka record where it is not JSON: any bytes.';
+COMMENT ON COLUMN outbox.message.headers IS
+	'The application''s own headers: a flat object of strings, numbers, booleans and nulls.';
+COMMENT ON COLUMN outbox.message.deliver_at IS
+	'Publish not before this time. Not supported yet: must be null.';
+COMMENT ON COLUMN outbox.message.expires_at IS
+	'Do not publish after this time. Not supported yet: must be null.';
+COMMENT ON TABLE outbox.message_default IS
+	'Takes the messages of days that have no partition yet; maintenance moves them.';
+COMMENT ON INDEX outbox.message_default_lane IS
+	'The relay reads by it. Every leaf of outbox.message must have one like it.';
+COMMENT ON INDEX outbox.message_default_aggregate IS
+	'For people: the messages about one thing.';
+COMMENT ON INDEX outbox.message_default_created_at IS
+	'Finds a message by its id, which tells created_at.';
+COMMENT ON SEQUENCE outbox.message_seq IS
+	'Numbers the messages (seq). Must keep CACHE 1: with more, sessions would number out of order.';
+
+COMMENT ON TABLE outbox.leaf IS
+	'Every partition that maintenance made for outbox.message and outbox.batch, also those that have left the tree.';
+COMMENT ON COLUMN outbox.leaf.relation IS 'The table.';
+COMMENT ON COLUMN outbox.leaf.parent IS 'The partitioned table whose rows it holds.';
+COMMENT ON COLUMN outbox.leaf.lower_bound IS
+	'Start of its UTC day; of a detached leaf the time of its first row.';
+COMMENT ON COLUMN outbox.leaf.upper_bound IS
+	'End of its UTC day, exclusive; of a detached leaf a time just after its last row.';
+COMMENT ON COLUMN outbox.leaf.state IS
+	'open: a partition; detached: a former DEFAULT partition that kept its rows, still read; closed: not used yet.';
+COMMENT ON COLUMN outbox.leaf.close_at IS
+	'No row of the leaf has this stored xid or a later one. Not used yet.';
+COMMENT ON COLUMN outbox.leaf.created_at IS 'When the leaf was registered.';
+COMMENT ON COLUMN outbox.leaf.updated_at IS 'When this row changed last.';
+
+COMMENT ON TABLE outbox.lane IS
+	'The 16 lanes, among which the messages are divided by key, and who works on each. Tells people; the relay does not go by it.';
+COMMENT ON COLUMN outbox.lane.lane IS 'Number of the lane, 0 to 15.';
+COMMENT ON COLUMN outbox.lane.worker_pid IS 'Process that owns the lane; null: none.';
+COMMENT ON COLUMN outbox.lane.state IS
+	'free: no worker owns it; running; retrying: a message or the Kafka client fails, and the lane waits for the next attempt.';
+COMMENT ON COLUMN outbox.lane.attempts IS 'Failed attempts in a row; 0 after a success.';
+COMMENT ON COLUMN outbox.lane.next_attempt_at IS 'When a failing message is sent again; null: nothing waits for that.';
+COMMENT ON COLUMN outbox.lane.last_error IS 'The last error that was reported here; stays after a success.';
+COMMENT ON COLUMN outbox.lane.last_error_at IS 'When last_error was written.';
+COMMENT ON COLUMN outbox.lane.updated_at IS 'When this row changed last.';
+
+COMMENT ON TABLE outbox.batch IS
+	'The ledger: a row a flush of the relay''s progress. Rows are only added. The newest row that names a lane holds the lane''s progress; outbox.progress shows it.';
+COMMENT ON COLUMN outbox.batch.id IS 'Order of the records.';
+COMMENT ON COLUMN outbox.batch.recorded_at IS 'When the record was written. Chooses the partition.';
+COMMENT ON COLUMN outbox.batch.worker_pid IS 'Process that wrote it.';
+COMMENT ON COLUMN outbox.batch.snapshots IS 'The snapshots that the lanes refer to, each once, in stored xids.';
+COMMENT ON COLUMN outbox.batch.lanes IS 'The lanes that moved; the three arrays lane_… run in parallel.';
+COMMENT ON COLUMN outbox.batch.lane_snapshot IS
+	'Place in snapshots: what that one sees has left the log.';
+COMMENT ON COLUMN outbox.batch.lane_target IS
+	'Place in snapshots: what that one sees up to lane_seq has left the log, too; 0: none.';
+COMMENT ON COLUMN outbox.batch.lane_seq IS 'seq of the last message that has left the log on the way to the target.';
+COMMENT ON COLUMN outbox.batch.messages IS 'Messages acknowledged since the worker''s last record, in all lanes.';
+COMMENT ON COLUMN outbox.batch.bytes IS 'Bytes of their keys and values.';
+COMMENT ON COLUMN outbox.batch.topics IS 'The topics that the ranges refer to, each once.';
+COMMENT ON COLUMN outbox.batch.range_topic IS 'Place in topics; the four arrays range_… run in parallel.';
+COMMENT ON COLUMN outbox.batch.range_partition IS 'Kafka partition.';
+COMMENT ON COLUMN outbox.batch.range_first IS 'Lowest offset acknowledged there since the worker''s last record.';
+COMMENT ON COLUMN outbox.batch.range_last IS 'Highest offset acknowledged there since the worker''s last record.';
+COMMENT ON TABLE outbox.batch_default IS
+	'Takes the records of days that have no partition yet; maintenance moves them.';
+COMMENT ON INDEX outbox.batch_default_id IS 'Finds the newest records.';
+COMMENT ON SEQUENCE outbox.batch_id_seq IS 'Numbers the records of outbox.batch.';
+
+COMMENT ON TABLE outbox.retry IS
+	'Whole copies of messages that are off the fast path. Not used yet: a failing message is retried in place, and its lane waits.';
+COMMENT ON COLUMN outbox.retry.id IS 'Message id.';
+COMMENT ON COLUMN outbox.retry.status IS 'SCHEDULED, FAILED, BLOCKED, DEAD, EXPIRED or DISCARDED.';
+COMMENT ON COLUMN outbox.retry.attempts IS 'Attempts that were charged to the message.';
+COMMENT ON COLUMN outbox.retry.next_attempt_at IS 'When it is sent next.';
+COMMENT ON COLUMN outbox.retry.last_error IS 'What the last attempt failed with.';
+COMMENT ON COLUMN outbox.retry.error_class IS 'Kind of that error.';
+COMMENT ON COLUMN outbox.retry.first_failed_at IS 'When the first attempt failed.';
+COMMENT ON COLUMN outbox.retry.updated_at IS 'When this row changed last.';
+COMMENT ON INDEX outbox.retry_due IS 'Finds what is due in a lane.';
+COMMENT ON INDEX outbox.retry_key IS 'Finds what waits behind a key of a topic.';
+
+COMMENT ON TABLE outbox.parked IS
+	'Topics that lanes pass by, and how far each lane had come. Not used yet.';
+COMMENT ON COLUMN outbox.parked.topic IS 'Kafka topic.';
+COMMENT ON COLUMN outbox.parked.lane IS 'Lane that passes it by.';
+COMMENT ON COLUMN outbox.parked."cursor" IS 'Messages of the topic that this snapshot does not see are waiting.';
+COMMENT ON COLUMN outbox.parked.reason IS 'Why the topic is parked.';
+COMMENT ON COLUMN outbox.parked.since IS 'Since when.';
+
+COMMENT ON TABLE outbox.route IS
+	'Topic by aggregate and event type; the most specific row wins, aggregate_type before event_type. Without one the topic is outbox.event.{aggregate_type}. '
+	'A change counts for messages that are enqueued after it.';
+COMMENT ON COLUMN outbox.route.route_id IS 'Identifies the row.';
+COMMENT ON COLUMN outbox.route.aggregate_type IS 'Aggregate type that the row is for; null: all.';
+COMMENT ON COLUMN outbox.route.event_type IS 'Event type that the row is for; null: all.';
+COMMENT ON COLUMN outbox.route.topic IS
+	'Kafka topic; may hold {aggregate_type} and {event_type}.';
+COMMENT ON COLUMN outbox.route.dead_letter_policy IS 'hold or release. Not used yet.';
+COMMENT ON COLUMN outbox.route.dead_letter_topic IS 'Topic for dead messages. Not used yet.';
+COMMENT ON COLUMN outbox.route.max_attempts IS 'Attempts after which a message is dead. Not used yet.';
+COMMENT ON SEQUENCE outbox.route_route_id_seq IS 'Numbers the routes.';
+
+COMMENT ON TABLE outbox.instance IS
+	'Whose life this is. One row in a database that publishes; a restored copy has the original''s row beside its own, until outbox.start() leaves one.';
+COMMENT ON COLUMN outbox.instance.id IS 'Identifies the life.';
+COMMENT ON COLUMN outbox.instance.source IS 'Header ce_source of every message; outbox.start() can change it.';
+COMMENT ON COLUMN outbox.instance.life IS
+	'Number of the life; it is part of every stored xid, so that a copy''s xids lie beyond those of its original.';
+COMMENT ON COLUMN outbox.instance.started_in IS
+	'OID of the database that was started; null: not started yet. A template''s copy is told by it.';
+COMMENT ON COLUMN outbox.instance.identity IS 'outbox.identity at the start; null: it was not set.';
+COMMENT ON COLUMN outbox.instance.created_at IS 'When the row was made.';
+COMMENT ON COLUMN outbox.instance.started_at IS 'When the database was started last.';
+
+COMMENT ON TABLE outbox.start_request IS
+	'The first messages of a fresh database ask here for the start, in their own transactions. Never in a dump.';
+COMMENT ON COLUMN outbox.start_request.database IS 'OID of the database that asks.';
+COMMENT ON COLUMN outbox.start_request.requested_at IS 'Start of the transaction that asks.';
+
+COMMENT ON VIEW outbox.progress IS 'How far each lane has come: its newest record in outbox.batch.';
+COMMENT ON COLUMN outbox.progress.lane IS 'Number of the lane.';
+COMMENT ON COLUMN outbox.progress.batch_id IS 'The record in outbox.batch; null: none yet.';
+COMMENT ON COLUMN outbox.progress.recorded_at IS 'When it was written.';
+COMMENT ON COLUMN outbox.progress.snapshot IS 'What it sees has left the log. In stored xids.';
+COMMENT ON COLUMN outbox.progress.target IS
+	'Snapshot that the lane is walking to; null: it is not on the way. What it sees up to last_seq has left the log, too.';
+COMMENT ON COLUMN outbox.progress.last_seq IS 'seq of the last message that has left the log on the way to the target.';
+
+COMMENT ON VIEW outbox.log IS
+	'The messages of all leaves, also of those that have left the tree of outbox.message.';
+COMMENT ON VIEW outbox.pending IS
+	'The messages that have committed and have not left the log, as far as outbox.batch tells: it is written a little later than Kafka acknowledges.';
+COMMENT ON VIEW outbox.delivery IS
+	'Every message of the log with its status.';
+COMMENT ON COLUMN outbox.delivery.id IS 'Message id.';
+COMMENT ON COLUMN outbox.delivery.status IS
+	'PENDING: not acknowledged yet, or its acknowledgement is not recorded yet; SENT: acknowledged by Kafka. '
+	'Not used yet: PARKED and the states of outbox.retry.';
+COMMENT ON COLUMN outbox.delivery.retry_count IS 'Attempts that were charged to the message. Not used yet: 0.';
+COMMENT ON COLUMN outbox.delivery.next_retry_at IS 'When it is sent again. Not used yet: null.';
+COMMENT ON COLUMN outbox.delivery.last_error IS 'What its last attempt failed with. Not used yet: null; see outbox.lane.';
+COMMENT ON COLUMN outbox.delivery.error_class IS 'Kind of that error. Not used yet: null.';
+COMMENT ON COLUMN outbox.delivery.first_failed_at IS 'When its first attempt failed. Not used yet: null.';
+COMMENT ON COLUMN outbox.delivery.updated_at IS 'When its row in outbox.retry changed; without one, created_at.';
+
+COMMENT ON VIEW outbox.stat IS
+	'Counters of the relay in this database since the server started. One row, all null where no worker has run.';
+COMMENT ON COLUMN outbox.stat.workers IS 'Relay workers that run now.';
+COMMENT ON COLUMN outbox.stat.lanes_owned IS 'Lanes that they own, of 16.';
+COMMENT ON COLUMN outbox.stat.published IS 'Messages that Kafka has acknowledged and outbox.batch has recorded.';
+COMMENT ON COLUMN outbox.stat.published_bytes IS 'Bytes of their keys and values.';
+COMMENT ON COLUMN outbox.stat.failed_reports IS 'Reports that a message was not delivered; it is sent again.';
+COMMENT ON COLUMN outbox.stat.records IS 'Rows written to outbox.batch.';
+COMMENT ON COLUMN outbox.stat.producers IS 'Kafka producers made.';
+COMMENT ON COLUMN outbox.stat.last_published_at IS 'When the last published message was recorded.';
+COMMENT ON COLUMN outbox.stat.last_failed_at IS 'When the last report of a failure came.';
+COMMENT ON COLUMN outbox.stat.last_error IS 'The last error of the relay; stays after a success.';
+COMMENT ON COLUMN outbox.stat.last_error_at IS 'When that was.';
+
+-- What a message's column means is the same wherever it is shown.
+DO $$
+DECLARE
+	c record;
+BEGIN
+	FOR c IN SELECT v.attrelid::regclass AS relation, v.attname AS name, pg_catalog.col_description(m.attrelid, m.attnum) AS text
+		FROM pg_catalog.pg_attribute AS m
+		JOIN pg_catalog.pg_attribute AS v ON v.attname = m.attname
+		WHERE m.attrelid = 'outbox.message'::regclass AND m.attnum > 0
+			AND v.attrelid IN ('outbox.log'::regclass, 'outbox.pending'::regclass, 'outbox.delivery'::regclass,
+				'outbox.retry'::regclass)
+	LOOP
+		EXECUTE pg_catalog.format('COMMENT ON COLUMN %s.%I IS %L', c.relation, c.name, c.text);
+	END LOOP;
+END $$;
+
+COMMENT ON TRIGGER zz_message_complete ON outbox.message IS
+	'Checks and completes what INSERT and COPY bring, as outbox.enqueue() does.';
+COMMENT ON TRIGGER message_guard ON outbox.message IS 'Refuses TRUNCATE while messages are pending.';
+COMMENT ON TRIGGER message_guard ON outbox.message_default IS 'Refuses TRUNCATE while messages are pending.';
+COMMENT ON TRIGGER route_check ON outbox.route IS 'Refuses topics that Kafka would refuse.';
+COMMENT ON TRIGGER route_changed ON outbox.route IS 'Makes every session read the routes again.';
+COMMENT ON TRIGGER instance_changed ON outbox.instance IS 'Makes every session read the instance again.';
+
+COMMENT ON FUNCTION outbox.next_seq() IS
+	'Default of outbox.message.seq: the next number of outbox.message_seq.';
+COMMENT ON FUNCTION outbox.next_created_at() IS
+	'Default of outbox.message.created_at: the time of the call, not of the transaction.';
+COMMENT ON FUNCTION outbox.current_xid() IS
+	'Default of outbox.message.xid: the stored xid of the current top-level transaction.';
+COMMENT ON FUNCTION outbox.message_complete() IS
+	'Row trigger of outbox.message. Errors: those of outbox.enqueue(), and 42501 where others than the table''s owner give seq, created_at or xid. '
+	'A row with the xid of another transaction (restored or replicated) passes as it is.';
+COMMENT ON FUNCTION outbox.message_guard() IS
+	'Trigger before TRUNCATE of the log. Error 55006 while messages are pending.';
+COMMENT ON FUNCTION outbox.route_changed() IS
+	'Trigger of outbox.route: checks a row (error 22023), or makes every session read the routes again.';
+COMMENT ON FUNCTION outbox.instance_changed() IS
+	'Trigger of outbox.instance: makes every session read it again.';
+COMMENT ON FUNCTION outbox.extension_created() IS
+	'Called by CREATE EXTENSION: wakes the launcher, or tells by a NOTICE that there is none.';
+COMMENT ON FUNCTION outbox.is_preloaded() IS
+	'Whether the server was started with outbox in shared_preload_libraries.';
+COMMENT ON FUNCTION outbox.want_record() IS
+	'Asks the workers of this database to record their progress now. Returns at once.';
+COMMENT ON FUNCTION outbox.stored_life() IS
+	'The life that new messages are stored with: that of outbox.instance, in a copy that is not started one more.';
+COMMENT ON FUNCTION outbox.stored_snapshot() IS
+	'What has committed now, as a snapshot of stored xids.';
+
+COMMENT ON FUNCTION outbox.message_id(timestamptz, xid8, bigint) IS
+	'The id of the message with these values of created_at, xid and seq: a UUIDv7, header ce_id of its record.';
+COMMENT ON FUNCTION outbox.message_created_at(uuid) IS
+	'The created_at of the message with this id, to the microsecond.';
+COMMENT ON FUNCTION outbox.message_lane(text) IS
+	'The lane, 0 to 15, of a key: Kafka''s murmur2 of its UTF-8 form, positive, modulo 16.';
+
+DO $$
+DECLARE
+	f regprocedure;
+BEGIN
+	FOR f IN SELECT p.oid FROM pg_catalog.pg_proc AS p
+		WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname IN ('enqueue', 'enqueue_json', 'enqueue_bytes')
+	LOOP
+		EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L', f,
+			'Enqueues a message in the current transaction and returns its id. It is published if and when the transaction commits. '
+			'aggregate_type: kind of the thing it is about; aggregate_id: which one, of any type, taken as text; event_type: what happened; '
+			'payload: json or text, valid JSON, published byte for byte; jsonb; bytea, any bytes; null: a tombstone; '
+			'headers: a flat object of strings, numbers, booleans and nulls; topic: instead of the route''s; key: instead of aggregate_id; '
+			'deliver_at, expires_at: not supported yet (error 0A000). '
+			'Errors: 22004 null and 22023 empty aggregate_type, aggregate_id or event_type; 22023 topic that Kafka would refuse, or headers that are no flat object; '
+			'22P02 payload that is no JSON; 42939 reserved header; 54000 above outbox.max_message_bytes; 25006 read-only transaction or standby.');
+	END LOOP;
+END $$;
+COMMENT ON FUNCTION outbox.enqueue_batch(json) IS
+	'Enqueues a JSON array of messages and returns their ids in its order. Each is an object with the fields aggregate_type, aggregate_id, event_type, '
+	'payload (any JSON value, null included) or payload_base64 (bytes), neither for a tombstone, and headers, topic, key, deliver_at, expires_at. '
+	'Errors: those of outbox.enqueue(); 22023 a field that is unknown, twice there or of the wrong type. One error refuses them all.';
+COMMENT ON FUNCTION outbox.resolve(text, text, text, text, text) IS
+	'Where a message would go, without sending one: topic, key and lane, the row of outbox.route (null: none matches) and its policy. '
+	'key and lane are null where neither aggregate_id nor key is given. Errors: 22004, 22023 as outbox.enqueue().';
+
+COMMENT ON FUNCTION outbox.is_sent(pg_snapshot, pg_snapshot, bigint, xid8, bigint) IS
+	'Whether the message with this xid and seq has left the log by this progress (snapshot, target, last_seq of its lane).';
+COMMENT ON FUNCTION outbox.locate(uuid) IS
+	'Where a message went: topic, key and status; if SENT, a row for each Kafka partition of the topic that the record of its acknowledgement names, '
+	'with the offsets between which it lies if it is in that partition. Error P0002: not in the log.';
+COMMENT ON FUNCTION outbox.refuse_snapshot_isolation(text) IS
+	'Error 25000 in a REPEATABLE READ or SERIALIZABLE transaction, on behalf of the function what.';
+COMMENT ON FUNCTION outbox.wait_until_published(uuid, interval) IS
+	'Waits until a committed message has been acknowledged and recorded: true; false when timeout is over. '
+	'Errors: P0002 not in the log; 25000 the current transaction''s own message, or not READ COMMITTED.';
+COMMENT ON FUNCTION outbox.is_own_xid(xid8) IS
+	'Whether a stored xid is that of the current top-level transaction.';
+COMMENT ON FUNCTION outbox.has_enqueued() IS
+	'Whether the current transaction has enqueued messages.';
+COMMENT ON FUNCTION outbox.wait_until_drained(interval) IS
+	'Waits until everything that had committed when it was called has been acknowledged and recorded: true; false when timeout is over. '
+	'Error 25000: the current transaction has enqueued messages, or is not READ COMMITTED.';
+
+COMMENT ON FUNCTION outbox.leaf_bound(date) IS 'Start of a UTC day.';
+COMMENT ON FUNCTION outbox.leaf_day(timestamptz) IS 'The UTC day of a time.';
+COMMENT ON FUNCTION outbox.create_leaf_table(text, text) IS
+	'Makes table name like parent (message or batch) with the indexes of a leaf, attached to nothing.';
+COMMENT ON FUNCTION outbox.leaf_exists(text, date) IS
+	'Whether parent (message or batch) has a partition for the UTC day.';
+COMMENT ON FUNCTION outbox.attach_leaf(text, date) IS
+	'Makes the partition of parent (message or batch) for a UTC day, and registers it.';
+COMMENT ON FUNCTION outbox.set_lock_deadline(timestamptz) IS
+	'Sets lock_timeout to what is left until the time, at least 1 ms.';
+COMMENT ON FUNCTION outbox.create_leaf(text, date) IS
+	'Makes the partition of parent (message or batch) for a UTC day that has not begun. False: it is there, the day has begun, or a lock was refused (see the log).';
+COMMENT ON FUNCTION outbox.refresh_log() IS
+	'Makes the view outbox.log anew, over the leaves that are there now.';
+COMMENT ON FUNCTION outbox.replace_default(text) IS
+	'Puts a new DEFAULT partition in the place of the detached one of parent (message or batch), which stays as a leaf of its own.';
+COMMENT ON FUNCTION outbox.default_days(text, integer, integer) IS
+	'The UTC days of the rows in the DEFAULT partition of parent, and today; null: more rows or days than the limits.';
+COMMENT ON FUNCTION outbox.heal_default(text) IS
+	'Gives today, and the rows in the DEFAULT partition of parent (message or batch), partitions of their own. '
+	'False: nothing to do, or a lock was not to be had within 50 ms (see the log).';
+COMMENT ON FUNCTION outbox.maintenance_steps() IS
+	'What maintenance has to do now: statements, each for a transaction of its own.';
+COMMENT ON PROCEDURE outbox.maintain() IS
+	'Does now what a worker does every outbox.maintenance_interval: makes the partitions of today and of outbox.premake days. '
+	'Commits after each step, so it cannot run inside a transaction. What a lock prevents is left for the next time.';
+
+COMMENT ON FUNCTION outbox.start_fresh() IS
+	'Starts a fresh database whose first message has asked for it. The worker calls it. False: nothing to start.';
+COMMENT ON FUNCTION outbox.start(text) IS
+	'Lets a copy publish from now on (restored, made from a template, or a server with another outbox.identity), or starts a fresh database. '
+	'source: the new ce_source; null: as it was. Returns ce_source. Error 55P03: transactions that have enqueued are still open after 2 s.';
+COMMENT ON FUNCTION outbox.wake() IS
+	'Wakes the workers of this database when the transaction commits.';
+
+COMMENT ON FUNCTION outbox.stat_get() IS 'The row of outbox.stat.';
+COMMENT ON FUNCTION outbox.health() IS
+	'A row a check: its name, status (ok, warn or critical), the value found, and what to do (null where nothing).';
+COMMENT ON FUNCTION outbox.healthy() IS 'Whether no check of outbox.health() is critical.';
+
+COMMENT ON FUNCTION outbox.grant_functions(regrole, text[]) IS
+	'Grants a role USAGE on the schema and EXECUTE on the functions with these names.';
+COMMENT ON FUNCTION outbox.grant_producer(regrole) IS
+	'Lets a role enqueue, by functions and by INSERT, and wait; not read payloads.';
+COMMENT ON FUNCTION outbox.grant_monitor(regrole) IS
+	'Lets a role see health, counters, progress and the status of messages; not payloads, headers and keys.';
+COMMENT ON FUNCTION outbox.grant_operator(regrole) IS
+	'Lets a role do what a monitor may, read messages whole, change routes, run maintenance and start copies.';
 
 -- ---------------------------------------------------------------------------
 -- What a dump carries
