@@ -179,6 +179,12 @@ ALTER TABLE outbox.message ENABLE ALWAYS TRIGGER zz_message_complete;
 CREATE FUNCTION outbox.message_guard() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+	IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+		RAISE EXCEPTION 'cannot truncate "%" in a % transaction', TG_TABLE_NAME, current_setting('transaction_isolation')
+			USING ERRCODE = 'invalid_transaction_state',
+				DETAIL = 'Its snapshot may not show messages that are pending by now.',
+				HINT = 'Use a READ COMMITTED transaction.';
+	END IF;
 	IF EXISTS (SELECT FROM outbox.pending) THEN
 		RAISE EXCEPTION 'cannot truncate "%" while messages are pending', TG_TABLE_NAME
 			USING ERRCODE = 'object_in_use',
@@ -1129,7 +1135,7 @@ COMMENT ON FUNCTION outbox.message_complete() IS
 	'Row trigger of outbox.message. Errors: those of outbox.enqueue(), and 42501 where others than the table''s owner give seq, created_at or xid. '
 	'A row with the xid of another transaction (restored or replicated) passes as it is.';
 COMMENT ON FUNCTION outbox.message_guard() IS
-	'Trigger before TRUNCATE of the log. Error 55006 while messages are pending.';
+	'Trigger before TRUNCATE of the log. Errors: 55006 while messages are pending; 25000 in a transaction that is not READ COMMITTED.';
 COMMENT ON FUNCTION outbox.route_changed() IS
 	'Trigger of outbox.route: checks a row (error 22023), or makes every session read the routes again.';
 COMMENT ON FUNCTION outbox.instance_changed() IS
