@@ -16,7 +16,9 @@
 
 static bool prepare(Lane *lane);
 static void end_walk(Lane *lane);
+static bool begin_walk(Lane *lane);
 static void drop_entries(Lane *lane);
+static void drop_walk(Lane *lane);
 static void advance(Lane *lane, Producer *producer);
 static bool send_entry(Lane *lane, int index, LaneSender *sender,
 					   int64 *bytes);
@@ -71,43 +73,43 @@ static bool
 prepare(Lane *lane)
 {
 	LaneProgress *p = &lane->progress;
-	LogCollection found;
 
-	if (lane->entries != NULL && lane->layout != LogLayout())
-		drop_entries(lane);
-	if (lane->entries != NULL)
-		return true;
-
-	if (p->target != NULL)
+	if (lane->walk != NULL && WalkLayout(lane->walk) != LogLayout())
+		drop_walk(lane);
+	while (lane->entries == NULL)
 	{
-		found = LogCollect(lane->number, p->then, p->target, p->last_seq);
-		if (found.n == 0)
+		if (p->target == NULL && !begin_walk(lane))
+			return false;
+		if (lane->walk == NULL)
+			lane->walk = WalkBegin(lane->context, lane->number, p->then,
+								   p->target, p->last_seq);
+		if (lane->walk != NULL)
+			lane->entries = WalkNext(lane->walk, &lane->nentries, &lane->last);
+		lane->window_start = lane->window_end = lane->done = 0;
+		if (lane->entries == NULL)
 			end_walk(lane);
 	}
-	if (p->target == NULL)
+	return true;
+}
+
+/* A new snapshot; where it brings nothing, progress moves on in memory. */
+static bool
+begin_walk(Lane *lane)
+{
+	LaneProgress *p = &lane->progress;
+	Progress *target = ProgressCopy(LogTarget(), lane->context);
+
+	lane->wanted = false;
+	lane->walk =
+		WalkBegin(lane->context, lane->number, p->then, target, PG_INT64_MIN);
+	if (lane->walk == NULL)
 	{
-		Progress *target = ProgressCopy(LogTarget(), lane->context);
-
-		lane->wanted = false;
-		found = LogCollect(lane->number, p->then, target, PG_INT64_MIN);
-		if (found.n == 0)
-		{
-			pfree(p->then);
-			p->then = target;
-			return false;
-		}
-		p->target = target;
-		p->last_seq = 0;
+		pfree(p->then);
+		p->then = target;
+		return false;
 	}
-
-	lane->entries =
-		MemoryContextAlloc(lane->context, sizeof(LogEntry) * found.n);
-	memcpy(lane->entries, found.entries, sizeof(LogEntry) * found.n);
-	pfree(found.entries);
-	lane->nentries = found.n;
-	lane->complete = found.complete;
-	lane->layout = LogLayout();
-	lane->window_start = lane->window_end = lane->done = 0;
+	p->target = target;
+	p->last_seq = 0;
 	return true;
 }
 
@@ -117,6 +119,7 @@ end_walk(Lane *lane)
 {
 	LaneProgress *p = &lane->progress;
 
+	drop_walk(lane);
 	pfree(p->then);
 	p->then = p->target;
 	p->target = NULL;
@@ -133,9 +136,17 @@ static void
 drop_entries(Lane *lane)
 {
 	Assert(lane->in_flight == 0);
-	pfree(lane->entries);
 	lane->entries = NULL;
 	lane->nentries = lane->window_start = lane->window_end = lane->done = 0;
+}
+
+static void
+drop_walk(Lane *lane)
+{
+	drop_entries(lane);
+	if (lane->walk != NULL)
+		WalkEnd(lane->walk);
+	lane->walk = NULL;
 }
 
 static bool
@@ -298,10 +309,10 @@ advance(Lane *lane, Producer *producer)
 	if (lane->in_flight == 0 && lane->entries != NULL &&
 		lane->done == lane->nentries)
 	{
-		bool complete = lane->complete;
+		bool last = lane->last;
 
 		drop_entries(lane);
-		if (complete)
+		if (last)
 			end_walk(lane);
 	}
 }

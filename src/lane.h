@@ -13,6 +13,7 @@
 #include "ledger.h"
 #include "log.h"
 #include "producer.h"
+#include "walk.h"
 
 typedef enum EntryState
 {
@@ -41,11 +42,11 @@ typedef struct Lane
 	LaneProgress progress;
 	bool dirty; /* differs from what the ledger says */
 
-	/* What of the difference then -> target is left, by seq. */
+	/* The walk over then -> target, and the entries of it at hand, by seq. */
+	Walk *walk;
 	LogEntry *entries;
 	int nentries;
-	bool complete; /* the difference has no more than these */
-	uint64 layout; /* LogLayout() the places belong to */
+	bool last; /* none follow behind these */
 
 	/* The batch: entries [window_start, window_end), done up to `done`. */
 	int window_start;

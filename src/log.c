@@ -34,6 +34,7 @@ static void list_leaves(void);
 static bool take_snapshot(void);
 static void close_leaves(void);
 static void open_leaf(LogLeaf *leaf);
+static void begin_scan(LogLeaf *leaf);
 static void make_durable(uint64 xid);
 static void move_horizon(void);
 
@@ -216,70 +217,20 @@ LogLayout(void)
 	return layout;
 }
 
-static int
-compare_entries(const void *a, const void *b)
+int
+LogLeafCount(void)
 {
-	int64 x = ((const LogEntry *) a)->seq;
-	int64 y = ((const LogEntry *) b)->seq;
-
-	return x < y ? -1 : x > y;
+	return nleaves;
 }
 
-/* The collection while it grows: the smallest seqs found so far. */
-typedef struct Collector
-{
-	LogEntry *entries;
-	int n;
-	int capacity;
-	int64 after_seq;
-	int64 bound; /* entries above are of no use any more */
-	bool complete;
-} Collector;
-
-static void
-collect_entry(Collector *c, int64 seq, ItemPointer tid, int leaf)
-{
-	if (seq <= c->after_seq || seq >= c->bound)
-		return;
-	if (c->n == c->capacity)
-	{
-		if (c->capacity < 2 * LOG_COLLECT_MAX)
-		{
-			c->capacity *= 2;
-			c->entries = repalloc(c->entries, sizeof(LogEntry) * c->capacity);
-		}
-		else
-		{
-			qsort(c->entries, c->n, sizeof(LogEntry), compare_entries);
-			c->n = LOG_COLLECT_MAX;
-			c->bound = c->entries[c->n - 1].seq;
-			c->complete = false;
-			if (seq >= c->bound)
-				return;
-		}
-	}
-	c->entries[c->n].seq = seq;
-	c->entries[c->n].tid = *tid;
-	c->entries[c->n].leaf = leaf;
-	c->n++;
-}
-
-/* One lane's entries of one leaf within a range of xids, from the index. */
-static void
-collect_range(Collector *c, int leaf, int lane, const XidRange *range,
-			  const Progress *then, const Progress *seen)
+static bool
+scan_keys(int leaf, ScanKey keys, int nkeys, LogVisitor visit, void *arg)
 {
 	IndexScanDesc scan = leaves[leaf].scan;
-	ScanKeyData keys[3];
+	LogEntry entry = {.leaf = leaf};
 	ItemPointer tid;
 
-	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT2EQ,
-				Int16GetDatum(lane));
-	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_XID8GE,
-				UInt64GetDatum(range->lo));
-	ScanKeyInit(&keys[2], 2, BTLessStrategyNumber, F_XID8LT,
-				UInt64GetDatum(range->hi));
-	index_rescan(scan, keys, lengthof(keys), NULL, 0);
+	index_rescan(scan, keys, nkeys, NULL, 0);
 	while ((tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
 	{
 		bool isnull;
@@ -287,55 +238,52 @@ collect_range(Collector *c, int leaf, int lane, const XidRange *range,
 			index_getattr(scan->xs_itup, 2, scan->xs_itupdesc, &isnull));
 
 		CHECK_FOR_INTERRUPTS();
-		if (!ProgressSees(then, xid) && ProgressSees(seen, xid))
-			collect_entry(c,
-						  DatumGetInt64(index_getattr(
-							  scan->xs_itup, 3, scan->xs_itupdesc, &isnull)),
-						  tid, leaf);
+		entry.tid = *tid;
+		entry.seq = DatumGetInt64(
+			index_getattr(scan->xs_itup, 3, scan->xs_itupdesc, &isnull));
+		if (!visit(arg, xid, &entry))
+			return false;
 	}
+	return true;
 }
 
-LogCollection
-LogCollect(int lane, const Progress *then, const Progress *seen,
-		   int64 after_seq)
+bool
+LogScan(int leaf, int lane, uint64 lo, uint64 hi, const LogPosition *after,
+		LogVisitor visit, void *arg)
 {
-	LogCollection result;
-	Collector c = {0};
-	int nranges;
-	XidRange *ranges = ProgressDifference(then, seen, &nranges);
+	ScanKeyData keys[3];
 
-	c.capacity = 64;
-	c.entries = palloc(sizeof(LogEntry) * c.capacity);
-	c.after_seq = after_seq;
-	c.bound = PG_INT64_MAX;
-	c.complete = true;
+	if (leaves[leaf].scan == NULL)
+		begin_scan(&leaves[leaf]);
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT2EQ,
+				Int16GetDatum(lane));
 
-	for (int i = 0; i < nleaves && nranges > 0; i++)
+	/* First the rest of the transaction that the position lies in. */
+	if (after != NULL)
 	{
-		LogLeaf *leaf = &leaves[i];
-
-		if (leaf->scan == NULL)
-		{
-			leaf->index = LeafIndexOpen(leaf->rel);
-			leaf->scan =
-				CompatIndexBeginScan(leaf->rel, leaf->index, snapshot, 3);
-			leaf->scan->xs_want_itup = true;
-		}
-		for (int r = 0; r < nranges; r++)
-			collect_range(&c, i, lane, &ranges[r], then, seen);
+		ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_XID8EQ,
+					UInt64GetDatum(after->xid));
+		ScanKeyInit(&keys[2], 3, BTGreaterStrategyNumber, F_INT8GT,
+					Int64GetDatum(after->seq));
+		if (!scan_keys(leaf, keys, lengthof(keys), visit, arg))
+			return false;
+		lo = after->xid + 1;
 	}
-	pfree(ranges);
+	if (lo >= hi)
+		return true;
+	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_XID8GE,
+				UInt64GetDatum(lo));
+	ScanKeyInit(&keys[2], 2, BTLessStrategyNumber, F_XID8LT,
+				UInt64GetDatum(hi));
+	return scan_keys(leaf, keys, lengthof(keys), visit, arg);
+}
 
-	qsort(c.entries, c.n, sizeof(LogEntry), compare_entries);
-	if (c.n > LOG_COLLECT_MAX)
-	{
-		c.n = LOG_COLLECT_MAX;
-		c.complete = false;
-	}
-	result.entries = c.entries;
-	result.n = c.n;
-	result.complete = c.complete;
-	return result;
+static void
+begin_scan(LogLeaf *leaf)
+{
+	leaf->index = LeafIndexOpen(leaf->rel);
+	leaf->scan = CompatIndexBeginScan(leaf->rel, leaf->index, snapshot, 3);
+	leaf->scan->xs_want_itup = true;
 }
 
 TupleTableSlot *

@@ -16,9 +16,6 @@
 
 #include "snapshot.h"
 
-/* Entries that one collection keeps at most. */
-#define LOG_COLLECT_MAX 131072
-
 /* Where a message lies.  Worth something only under the same layout. */
 typedef struct LogEntry
 {
@@ -27,12 +24,15 @@ typedef struct LogEntry
 	uint16 leaf;
 } LogEntry;
 
-typedef struct LogCollection
+/* A place in the order of the index: (xid, seq) of a lane. */
+typedef struct LogPosition
 {
-	LogEntry *entries; /* by seq; palloc'd in the caller's context */
-	int n;
-	bool complete; /* nothing of the difference is missing */
-} LogCollection;
+	uint64 xid;
+	int64 seq;
+} LogPosition;
+
+/* False ends the scan. */
+typedef bool (*LogVisitor)(void *arg, uint64 xid, const LogEntry *entry);
 
 typedef enum LogReadResult
 {
@@ -56,12 +56,15 @@ extern const Progress *LogTarget(void);
 /* Rises when leaves come, go or are rewritten. */
 extern uint64 LogLayout(void);
 
+extern int LogLeafCount(void);
+
 /*
- * The messages of a lane that `target` sees and `then` does not, with seq
- * above after_seq, by seq: all, or the first LOG_COLLECT_MAX.
+ * Visits one lane's entries of a leaf with lo <= xid < hi, by (xid, seq), from
+ * the index alone: also those that were never committed. With `after`, only
+ * what stands behind it. False where the visitor has ended the scan.
  */
-extern LogCollection LogCollect(int lane, const Progress *then,
-								const Progress *target, int64 after_seq);
+extern bool LogScan(int leaf, int lane, uint64 lo, uint64 hi,
+					const LogPosition *after, LogVisitor visit, void *arg);
 
 /*
  * The row of an entry, after its commit has become durable on disk.  NULL
