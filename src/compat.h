@@ -45,6 +45,24 @@
 	ExecInsertIndexTuples(rri, slot, estate, false, false, NULL, NIL)
 #endif
 
+/* 16 keeps the permissions of a query's relations apart from them. */
+#if PG_VERSION_NUM >= 160000
+#define CompatCheckAsUser(query, role)                                      \
+	(linitial_node(RTEPermissionInfo, (query)->rteperminfos)->checkAsUser = \
+		 (role))
+#else
+#define CompatCheckAsUser(query, role) \
+	(linitial_node(RangeTblEntry, (query)->rtable)->checkAsUser = (role))
+#endif
+
+/* 18 dropped the argument that says whether a query runs once. */
+#if PG_VERSION_NUM >= 180000
+#define CompatExecutorRun(desc) ExecutorRun(desc, ForwardScanDirection, 0)
+#else
+#define CompatExecutorRun(desc) \
+	ExecutorRun(desc, ForwardScanDirection, 0, true)
+#endif
+
 /* 16 made the ownership check generic. */
 #if PG_VERSION_NUM >= 160000
 #define CompatOwnsRelation(relid, role) \

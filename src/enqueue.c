@@ -44,7 +44,9 @@ enum
 
 static void take_aggregate_id(FunctionCallInfo fcinfo, Message *m);
 static void take_payload(FunctionCallInfo fcinfo, Message *m);
-static void check_writable(const char *function);
+static Datum json_from_text(Datum value);
+static void add_json_hint(void *arg);
+static void check_writable(FunctionCallInfo fcinfo);
 
 PG_FUNCTION_INFO_V1(outbox_enqueue);
 PG_FUNCTION_INFO_V1(outbox_resolve);
@@ -55,11 +57,17 @@ PG_FUNCTION_INFO_V1(outbox_is_own_xid);
 PG_FUNCTION_INFO_V1(outbox_has_enqueued);
 PG_FUNCTION_INFO_V1(outbox_wake);
 
+/* Several names of SQL share this function. */
 static void
-check_writable(const char *function)
+check_writable(FunctionCallInfo fcinfo)
 {
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
+	char *command =
+		XactReadOnly || IsInParallelMode()
+			? psprintf("outbox.%s()", get_func_name(fcinfo->flinfo->fn_oid))
+			: NULL;
+
+	PreventCommandIfReadOnly(command);
+	PreventCommandIfParallelMode(command);
 }
 
 Datum
@@ -81,8 +89,9 @@ outbox_enqueue(PG_FUNCTION_ARGS)
 	Message m;
 	LogInsert *insert;
 	pg_uuid_t *id = palloc(sizeof(pg_uuid_t));
+	bool accepted;
 
-	check_writable("outbox.enqueue()");
+	check_writable(fcinfo);
 	memset(m.isnull, true, sizeof(m.isnull));
 	memset(m.values, 0, sizeof(m.values));
 	for (int i = 0; i < lengthof(plain); i++)
@@ -96,19 +105,35 @@ outbox_enqueue(PG_FUNCTION_ARGS)
 		take_payload(fcinfo, &m);
 
 	insert = LogInsertBegin();
-	LogInsertMessage(insert, &m, id);
+	accepted = LogInsertMessage(insert, &m, id);
 	LogInsertEnd(insert);
+	if (!accepted)
+		PG_RETURN_NULL();
 	PG_RETURN_UUID_P(id);
+}
+
+/* The fastpath interface calls without an expression. */
+static Oid
+argument_type(FunctionCallInfo fcinfo, int arg)
+{
+	Oid type = get_fn_expr_argtype(fcinfo->flinfo, arg);
+	Oid *declared;
+	int n;
+
+	if (OidIsValid(type))
+		return type;
+	get_func_signature(fcinfo->flinfo->fn_oid, &declared, &n);
+	return declared[arg];
 }
 
 /* Text as it is, any other type in its own text form. */
 static void
 take_aggregate_id(FunctionCallInfo fcinfo, Message *m)
 {
-	Oid type = get_fn_expr_argtype(fcinfo->flinfo, ARG_AGGREGATE_ID);
+	Oid type = argument_type(fcinfo, ARG_AGGREGATE_ID);
 	Datum value = PG_GETARG_DATUM(ARG_AGGREGATE_ID);
 
-	if (type != TEXTOID && type != VARCHAROID && OidIsValid(type))
+	if (type != TEXTOID && type != VARCHAROID)
 	{
 		Oid output;
 		bool is_varlena;
@@ -122,7 +147,7 @@ take_aggregate_id(FunctionCallInfo fcinfo, Message *m)
 static void
 take_payload(FunctionCallInfo fcinfo, Message *m)
 {
-	Oid type = get_fn_expr_argtype(fcinfo->flinfo, ARG_PAYLOAD);
+	Oid type = argument_type(fcinfo, ARG_PAYLOAD);
 	Datum value = PG_GETARG_DATUM(ARG_PAYLOAD);
 	char *str;
 
@@ -136,9 +161,7 @@ take_payload(FunctionCallInfo fcinfo, Message *m)
 			MessageSet(m, MSG_PAYLOAD, CStringGetTextDatum(str));
 			break;
 		case TEXTOID:
-			str = TextDatumGetCString(value);
-			MessageSet(m, MSG_PAYLOAD,
-					   DirectFunctionCall1(json_in, CStringGetDatum(str)));
+			MessageSet(m, MSG_PAYLOAD, json_from_text(value));
 			break;
 		case JSONOID:
 			MessageSet(m, MSG_PAYLOAD, value);
@@ -146,6 +169,27 @@ take_payload(FunctionCallInfo fcinfo, Message *m)
 		default:
 			elog(ERROR, "unexpected type %u of a payload", type);
 	}
+}
+
+static Datum
+json_from_text(Datum value)
+{
+	ErrorContextCallback callback = {error_context_stack, add_json_hint, NULL};
+	Datum json;
+
+	error_context_stack = &callback;
+	json = DirectFunctionCall1(json_in,
+							   CStringGetDatum(TextDatumGetCString(value)));
+	error_context_stack = callback.previous;
+	return json;
+}
+
+static void
+add_json_hint(void *arg)
+{
+	if (geterrcode() == ERRCODE_INVALID_TEXT_REPRESENTATION)
+		errhint(
+			"A payload of type text has to be JSON: make a string of other text by to_json(), or give bytes as bytea.");
 }
 
 Datum

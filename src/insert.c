@@ -1,11 +1,11 @@
 /*
  * insert.c
- *		Puts messages into the log without SQL.
+ *		Puts messages into the log.
  *
  * The right to call enqueue() is the right to enqueue: the role needs none on
- * the table.  Heap and indexes are written directly where nobody has added
- * triggers, constraints, columns or rules; else an INSERT runs as the
- * table's owner, so that they work.
+ * the table, and row security does not apply.  Heap and indexes are written
+ * directly where nobody has added triggers, constraints, columns or rules;
+ * else an INSERT runs, so that they work.
  */
 #include "postgres.h"
 
@@ -13,17 +13,23 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_am.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
-#include "executor/spi.h"
-#include "miscadmin.h"
+#include "parser/analyze.h"
+#include "parser/parser.h"
 #include "partitioning/partbounds.h"
 #include "partitioning/partdesc.h"
+#include "rewrite/rewriteHandler.h"
+#include "tcop/dest.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
 #include "utils/memutils.h"
 #include "utils/partcache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "catalog.h"
@@ -32,56 +38,77 @@
 
 struct LogInsert
 {
+	MemoryContext context;
 	Relation parent;
 	Relation leaf; /* open for as long as messages fall into it */
 	bool direct;   /* the leaf is as we made it */
 	ResultRelInfo *result;
 	TupleTableSlot *slot;
+	EState *estate;
 };
+
+/* The columns' types, by MessageAttr - 1. */
+static const Oid column_types[MSG_NATTS] = {
+	INT8OID,  TIMESTAMPTZOID, XID8OID,		  INT2OID,		 TEXTOID,
+	TEXTOID,  TEXTOID,		  TEXTOID,		  TEXTOID,		 JSONOID,
+	BYTEAOID, JSONBOID,		  TIMESTAMPTZOID, TIMESTAMPTZOID};
+
+/* The lane is left to the row trigger, which sees the final key. */
+static const char insertion[] =
+	"INSERT INTO outbox.message (seq, created_at, xid, "
+	"aggregate_type, aggregate_id, event_type, topic, key, "
+	"payload, payload_bytes, headers, deliver_at, expires_at) "
+	"VALUES ($1, $2, $3, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
 
 static void open_leaf(LogInsert *insert, Oid relid);
 static void close_leaf(LogInsert *insert);
+static EState *choose_estate(ResultRelInfo *result);
 static Oid choose_leaf(Relation parent, Datum created_at);
 static bool is_plain(Relation parent, Relation leaf);
 static void insert_directly(LogInsert *insert, Message *m);
-static void insert_by_sql(Message *m);
+static bool insert_by_query(Message *m);
+static uint64 run(PlannedStmt *stmt, ParamListInfo params);
 
 /* Serves ExecInsertIndexTuples() through the backend's whole life. */
-static EState *estate = NULL;
+static EState *shared_estate = NULL;
 
 LogInsert *
 LogInsertBegin(void)
 {
 	LogInsert *insert = palloc0(sizeof(LogInsert));
 
+	insert->context = CurrentMemoryContext;
 	insert->parent = table_open(CatalogGet(false)->message, RowExclusiveLock);
-	if (estate == NULL)
-	{
-		MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
-
-		estate = CreateExecutorState();
-		MemoryContextSwitchTo(caller);
-	}
 	return insert;
 }
 
-void
+bool
 LogInsertMessage(LogInsert *insert, Message *m, pg_uuid_t *id)
 {
 	Oid relid;
 
-	MessageComplete(m);
-	MessageIdentify(m);
+	MessageDate(m);
 	relid = choose_leaf(insert->parent, MessageValue(m, MSG_CREATED_AT));
 	if (insert->leaf == NULL || RelationGetRelid(insert->leaf) != relid)
 		open_leaf(insert, relid);
 	if (insert->direct)
+	{
+		MessageComplete(m);
+		MessageNumber(m);
 		insert_directly(insert, m);
+	}
 	else
-		insert_by_sql(m);
+	{
+		/* The row trigger completes it, after the users' own triggers. */
+		MessageNumber(m);
+		MessageIssue(m);
+		if (!insert_by_query(m))
+			return false;
+	}
 	MessageIdMake(id, DatumGetTimestampTz(MessageValue(m, MSG_CREATED_AT)),
 				  DatumGetUInt64(MessageValue(m, MSG_XID)),
 				  DatumGetInt64(MessageValue(m, MSG_SEQ)));
+	return true;
 }
 
 void
@@ -95,15 +122,41 @@ LogInsertEnd(LogInsert *insert)
 static void
 open_leaf(LogInsert *insert, Oid relid)
 {
+	MemoryContext caller = MemoryContextSwitchTo(insert->context);
+
 	close_leaf(insert);
 	insert->leaf = table_open(relid, RowExclusiveLock);
 	insert->direct = is_plain(insert->parent, insert->leaf);
-	if (!insert->direct)
-		return;
-	insert->result = makeNode(ResultRelInfo);
-	InitResultRelInfo(insert->result, insert->leaf, 0, NULL, 0);
-	ExecOpenIndices(insert->result, false);
-	insert->slot = table_slot_create(insert->leaf, NULL);
+	if (insert->direct)
+	{
+		insert->result = makeNode(ResultRelInfo);
+		InitResultRelInfo(insert->result, insert->leaf, 0, NULL, 0);
+		ExecOpenIndices(insert->result, false);
+		insert->slot = table_slot_create(insert->leaf, NULL);
+		insert->estate = choose_estate(insert->result);
+	}
+	MemoryContextSwitchTo(caller);
+}
+
+/* Expressions of users' indexes are compiled into the state: it must end. */
+static EState *
+choose_estate(ResultRelInfo *result)
+{
+	for (int i = 0; i < result->ri_NumIndices; i++)
+	{
+		IndexInfo *info = result->ri_IndexRelationInfo[i];
+
+		if (info->ii_Expressions != NIL || info->ii_Predicate != NIL)
+			return CreateExecutorState();
+	}
+	if (shared_estate == NULL)
+	{
+		MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
+
+		shared_estate = CreateExecutorState();
+		MemoryContextSwitchTo(caller);
+	}
+	return shared_estate;
 }
 
 static void
@@ -115,6 +168,8 @@ close_leaf(LogInsert *insert)
 	{
 		ExecCloseIndices(insert->result);
 		ExecDropSingleTupleTableSlot(insert->slot);
+		if (insert->estate != shared_estate)
+			FreeExecutorState(insert->estate);
 	}
 	table_close(insert->leaf, NoLock);
 	insert->leaf = NULL;
@@ -169,6 +224,23 @@ has_insert_triggers(Relation rel)
 	return before_row > 1;
 }
 
+/* Types as we made them, and no NOT NULL that MessageComplete() can break. */
+static bool
+has_plain_columns(TupleDesc desc)
+{
+	if (desc->natts != MSG_NATTS)
+		return false;
+	for (int i = 0; i < MSG_NATTS; i++)
+	{
+		Form_pg_attribute attr = TupleDescAttr(desc, i);
+
+		if (attr->atttypid != column_types[i] || attr->atttypmod != -1 ||
+			attr->attisdropped || (attr->attnotnull && i + 1 >= MSG_KEY))
+			return false;
+	}
+	return true;
+}
+
 static bool
 is_plain(Relation parent, Relation leaf)
 {
@@ -176,15 +248,9 @@ is_plain(Relation parent, Relation leaf)
 
 	return leaf->rd_rel->relkind == RELKIND_RELATION &&
 		   leaf->rd_rel->relam == HEAP_TABLE_AM_OID &&
-		   leaf->rd_att->natts == MSG_NATTS &&
 		   parent->rd_att->natts == MSG_NATTS &&
-		   TupleDescAttr(leaf->rd_att, MSG_EVENT_TYPE - 1)->atttypid ==
-			   TEXTOID &&
-		   TupleDescAttr(leaf->rd_att, MSG_AGGREGATE_TYPE - 1)->atttypid ==
-			   TEXTOID &&
-		   TupleDescAttr(leaf->rd_att, MSG_AGGREGATE_ID - 1)->atttypid ==
-			   TEXTOID &&
-		   !leaf->rd_rel->relhasrules && !parent->rd_rel->relhasrules &&
+		   has_plain_columns(leaf->rd_att) && !leaf->rd_rel->relhasrules &&
+		   !parent->rd_rel->relhasrules &&
 		   (constr == NULL ||
 			(constr->num_check == 0 && !constr->has_generated_stored)) &&
 		   !has_insert_triggers(parent) && !has_insert_triggers(leaf);
@@ -200,41 +266,73 @@ insert_directly(LogInsert *insert, Message *m)
 	memcpy(slot->tts_isnull, m->isnull, sizeof(m->isnull));
 	ExecStoreVirtualTuple(slot);
 	table_tuple_insert(insert->leaf, slot, GetCurrentCommandId(true), 0, NULL);
-	CompatInsertIndexTuples(insert->result, slot, estate);
-	ResetPerTupleExprContext(estate);
+	CompatInsertIndexTuples(insert->result, slot, insert->estate);
+	ResetPerTupleExprContext(insert->estate);
 }
 
-static void
-insert_by_sql(Message *m)
+/*
+ * Runs the INSERT with the table's rights, but as the caller: what the users'
+ * triggers may do and which functions they find must not depend on who calls
+ * enqueue().  False where a trigger or rule has dropped the message.
+ */
+static bool
+insert_by_query(Message *m)
 {
-	static SPIPlanPtr plan = NULL;
-	static Oid types[MSG_NATTS] = {
-		INT8OID,  TIMESTAMPTZOID, XID8OID,		  INT2OID,		 TEXTOID,
-		TEXTOID,  TEXTOID,		  TEXTOID,		  TEXTOID,		 JSONOID,
-		BYTEAOID, JSONBOID,		  TIMESTAMPTZOID, TIMESTAMPTZOID};
-	char nulls[MSG_NATTS];
-	Oid role;
-	int context;
+	ParamListInfo params = makeParamList(MSG_NATTS);
+	uint64 inserted = 0;
+	Query *query;
+	List *stmts;
+	ListCell *cell;
 
 	for (int i = 0; i < MSG_NATTS; i++)
-		nulls[i] = m->isnull[i] ? 'n' : ' ';
-	GetUserIdAndSecContext(&role, &context);
-	SetUserIdAndSecContext(CatalogGet(false)->owner,
-						   context | SECURITY_LOCAL_USERID_CHANGE);
-	SPI_connect();
-	if (plan == NULL)
+		params->params[i] = (ParamExternData){
+			m->values[i], m->isnull[i], PARAM_FLAG_CONST, column_types[i]};
+
+	CommandCounterIncrement();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	query = parse_analyze_fixedparams(
+		linitial_node(RawStmt, raw_parser(insertion, RAW_PARSE_DEFAULT)),
+		insertion, column_types, MSG_NATTS, NULL);
+	CompatCheckAsUser(query, BOOTSTRAP_SUPERUSERID);
+	stmts = pg_plan_queries(QueryRewrite(query), insertion, 0, params);
+	PopActiveSnapshot();
+
+	foreach(cell, stmts)
 	{
-		plan = SPI_prepare(
-			"INSERT INTO outbox.message (seq, created_at, xid, lane, "
-			"aggregate_type, aggregate_id, event_type, topic, key, "
-			"payload, payload_bytes, headers, deliver_at, expires_at) "
-			"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
-			MSG_NATTS, types);
-		if (plan == NULL || SPI_keepplan(plan) != 0)
-			elog(ERROR, "could not prepare the insertion of a message");
+		PlannedStmt *stmt = lfirst_node(PlannedStmt, cell);
+
+		CommandCounterIncrement();
+		PushActiveSnapshot(GetTransactionSnapshot());
+		UpdateActiveSnapshotCommandId();
+		if (stmt->utilityStmt != NULL)
+			ProcessUtility(stmt, insertion, false, PROCESS_UTILITY_QUERY,
+						   params, NULL, None_Receiver, NULL);
+		else
+		{
+			uint64 rows = run(stmt, params);
+
+			if (stmt->canSetTag)
+				inserted += rows;
+		}
+		PopActiveSnapshot();
 	}
-	if (SPI_execute_plan(plan, m->values, nulls, false, 0) != SPI_OK_INSERT)
-		elog(ERROR, "could not insert a message");
-	SPI_finish();
-	SetUserIdAndSecContext(role, context);
+	CommandCounterIncrement();
+	return inserted > 0;
+}
+
+static uint64
+run(PlannedStmt *stmt, ParamListInfo params)
+{
+	QueryDesc *desc =
+		CreateQueryDesc(stmt, insertion, GetActiveSnapshot(), InvalidSnapshot,
+						None_Receiver, params, NULL, 0);
+	uint64 rows;
+
+	ExecutorStart(desc, 0);
+	CompatExecutorRun(desc);
+	rows = desc->estate->es_processed;
+	ExecutorFinish(desc);
+	ExecutorEnd(desc);
+	FreeQueryDesc(desc);
+	return rows;
 }

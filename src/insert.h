@@ -1,6 +1,6 @@
 /*
  * insert.h
- *		Puts messages into the log without SQL.
+ *		Puts messages into the log.
  */
 #ifndef OUTBOX_INSERT_H
 #define OUTBOX_INSERT_H
@@ -16,8 +16,11 @@ typedef struct LogInsert LogInsert;
 /* Locks outbox.message for the rest of the transaction. */
 extern LogInsert *LogInsertBegin(void);
 
-/* Identifies, completes and stores the message; gives its id. */
-extern void LogInsertMessage(LogInsert *insert, Message *message,
+/*
+ * Identifies, completes and stores the message; gives its id.  False where a
+ * user's own trigger or rule did not let it in.
+ */
+extern bool LogInsertMessage(LogInsert *insert, Message *message,
 							 pg_uuid_t *id);
 extern void LogInsertEnd(LogInsert *insert);
 

@@ -18,6 +18,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/xid8.h"
 
@@ -31,18 +32,29 @@
 #include "shmem.h"
 #include "utf8.h"
 
-static void require_text(Message *m, int attr, const char *what);
+static void issue(int64 *list, int *next, int64 value);
+static bool take_issued(int64 *list, int64 value);
+static bool issued_here(const Message *m);
+static void require_text(Message *m, int attr, const char *what,
+						 const char *hint);
 static void check_size(Message *m, Size headers_size);
 static void refuse_timing(Message *m);
 static void request_start(void);
+static bool start_is_requested(Relation rel);
 static void on_xact(XactEvent event, void *arg);
 static void on_subxact(SubXactEvent event, SubTransactionId mine,
 					   SubTransactionId parent, void *arg);
 
-/* What this backend's defaults returned last: the trigger accepts no other. */
-static int64 last_seq = 0;
-static TimestampTz last_created_at = 0;
-static uint64 last_xid = 0;
+/*
+ * What this backend's defaults returned last and no row has taken yet: the
+ * trigger accepts nothing else.  More than one, since an expression or a
+ * trigger of the same row may enqueue something itself.
+ */
+#define ISSUED 8
+static int64 issued_seqs[ISSUED];
+static int64 issued_times[ISSUED];
+static int next_issued_seq = 0;
+static int next_issued_time = 0;
 
 /* Of the current transaction. */
 static bool callbacks_registered = false;
@@ -59,34 +71,87 @@ PG_FUNCTION_INFO_V1(outbox_message_complete);
 Datum
 outbox_next_seq(PG_FUNCTION_ARGS)
 {
-	last_seq = nextval_internal(CatalogGet(false)->message_seq, false);
-	PG_RETURN_INT64(last_seq);
+	int64 seq = nextval_internal(CatalogGet(false)->message_seq, false);
+
+	issue(issued_seqs, &next_issued_seq, seq);
+	PG_RETURN_INT64(seq);
 }
 
 Datum
 outbox_next_created_at(PG_FUNCTION_ARGS)
 {
-	last_created_at = GetCurrentTimestamp();
-	PG_RETURN_TIMESTAMPTZ(last_created_at);
+	TimestampTz now = GetCurrentTimestamp();
+
+	issue(issued_times, &next_issued_time, now);
+	PG_RETURN_TIMESTAMPTZ(now);
 }
 
 Datum
 outbox_current_xid(PG_FUNCTION_ARGS)
 {
-	last_xid = InstanceXidBase() +
-			   U64FromFullTransactionId(GetTopFullTransactionId());
-	PG_RETURN_FULLTRANSACTIONID(FullTransactionIdFromU64(last_xid));
+	PG_RETURN_FULLTRANSACTIONID(FullTransactionIdFromU64(
+		InstanceXidBase() +
+		U64FromFullTransactionId(GetTopFullTransactionId())));
 }
 
 void
-MessageIdentify(Message *m)
+MessageDate(Message *m)
 {
-	LOCAL_FCINFO(fcinfo, 0);
+	MessageSet(m, MSG_CREATED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
+}
 
-	InitFunctionCallInfoData(*fcinfo, NULL, 0, InvalidOid, NULL, NULL);
-	MessageSet(m, MSG_SEQ, outbox_next_seq(fcinfo));
-	MessageSet(m, MSG_CREATED_AT, outbox_next_created_at(fcinfo));
-	MessageSet(m, MSG_XID, outbox_current_xid(fcinfo));
+void
+MessageNumber(Message *m)
+{
+	MessageSet(m, MSG_SEQ,
+			   Int64GetDatum(
+				   nextval_internal(CatalogGet(false)->message_seq, false)));
+	MessageSet(m, MSG_XID,
+			   FullTransactionIdGetDatum(FullTransactionIdFromU64(
+				   InstanceXidBase() +
+				   U64FromFullTransactionId(GetTopFullTransactionId()))));
+}
+
+void
+MessageIssue(const Message *m)
+{
+	issue(issued_times, &next_issued_time,
+		  DatumGetTimestampTz(MessageValue(m, MSG_CREATED_AT)));
+	issue(issued_seqs, &next_issued_seq,
+		  DatumGetInt64(MessageValue(m, MSG_SEQ)));
+}
+
+static void
+issue(int64 *list, int *next, int64 value)
+{
+	list[*next] = value;
+	*next = (*next + 1) % ISSUED;
+}
+
+/* Each value serves one row: two rows with the same id would be one message. */
+static bool
+take_issued(int64 *list, int64 value)
+{
+	for (int i = 0; i < ISSUED; i++)
+	{
+		if (list[i] == value && value != 0)
+		{
+			list[i] = 0;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool
+issued_here(const Message *m)
+{
+	return !MessageIsNull(m, MSG_SEQ) && !MessageIsNull(m, MSG_CREATED_AT) &&
+		   !MessageIsNull(m, MSG_XID) &&
+		   take_issued(issued_seqs, DatumGetInt64(MessageValue(m, MSG_SEQ))) &&
+		   take_issued(issued_times,
+					   DatumGetTimestampTz(MessageValue(m, MSG_CREATED_AT))) &&
+		   DatumGetUInt64(MessageValue(m, MSG_XID)) == MessageOwnXid();
 }
 
 uint64
@@ -118,9 +183,12 @@ MessageComplete(Message *m)
 	Utf8 key;
 	int lane;
 
-	require_text(m, MSG_AGGREGATE_TYPE, "aggregate_type");
-	require_text(m, MSG_AGGREGATE_ID, "aggregate_id");
-	require_text(m, MSG_EVENT_TYPE, "event_type");
+	require_text(m, MSG_AGGREGATE_TYPE, "aggregate_type",
+				 "Name the kind of thing that the message is about.");
+	require_text(m, MSG_AGGREGATE_ID, "aggregate_id",
+				 "Tell which thing the message is about.");
+	require_text(m, MSG_EVENT_TYPE, "event_type",
+				 "Name what has happened to it.");
 	refuse_timing(m);
 	if (!MessageIsNull(m, MSG_PAYLOAD) && !MessageIsNull(m, MSG_PAYLOAD_BYTES))
 		ereport(
@@ -154,14 +222,16 @@ MessageComplete(Message *m)
 }
 
 static void
-require_text(Message *m, int attr, const char *what)
+require_text(Message *m, int attr, const char *what, const char *hint)
 {
 	if (MessageIsNull(m, attr))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("%s of a message cannot be null", what)));
+						errmsg("%s of a message cannot be null", what),
+						errhint("%s", hint)));
 	if (VARSIZE_ANY_EXHDR(DatumGetPointer(MessageValue(m, attr))) == 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("%s of a message cannot be empty", what)));
+						errmsg("%s of a message cannot be empty", what),
+						errhint("%s", hint)));
 }
 
 /* The relay cannot keep a time yet, and silence would break the promise. */
@@ -200,25 +270,54 @@ check_size(Message *m, Size headers_size)
 				 "Store the content elsewhere and send a reference to it.")));
 }
 
-/* Stands or falls with the message that asks. */
+/*
+ * Stands or falls with the message that asks, unless another's request is
+ * there already: where no worker comes to read them, one is enough.
+ */
 static void
 request_start(void)
 {
 	Relation rel =
 		table_open(CatalogGet(false)->start_request, RowExclusiveLock);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
 
-	ExecClearTuple(slot);
-	slot->tts_values[0] = ObjectIdGetDatum(MyDatabaseId);
-	slot->tts_values[1] =
-		TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
-	memset(slot->tts_isnull, false, sizeof(bool) * 2);
-	ExecStoreVirtualTuple(slot);
-	simple_table_tuple_insert(rel, slot);
-	ExecDropSingleTupleTableSlot(slot);
+	if (!start_is_requested(rel))
+	{
+		TupleTableSlot *slot = table_slot_create(rel, NULL);
+
+		ExecClearTuple(slot);
+		slot->tts_values[0] = ObjectIdGetDatum(MyDatabaseId);
+		slot->tts_values[1] =
+			TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
+		memset(slot->tts_isnull, false, sizeof(bool) * 2);
+		ExecStoreVirtualTuple(slot);
+		simple_table_tuple_insert(rel, slot);
+		ExecDropSingleTupleTableSlot(slot);
+	}
 	table_close(rel, RowExclusiveLock);
 	start_requested = true;
 	wake_workers = true;
+}
+
+/* A copy made by CREATE DATABASE carries the requests of its template. */
+static bool
+start_is_requested(Relation rel)
+{
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	bool found = false;
+
+	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		bool isnull;
+
+		found =
+			DatumGetObjectId(slot_getattr(slot, 1, &isnull)) == MyDatabaseId;
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return found;
 }
 
 bool
@@ -307,11 +406,7 @@ outbox_message_complete(PG_FUNCTION_ARGS)
 	memcpy(m.values, values, sizeof(m.values));
 	memcpy(m.isnull, isnull, sizeof(m.isnull));
 
-	if (MessageIsNull(&m, MSG_SEQ) || MessageIsNull(&m, MSG_XID) ||
-		DatumGetInt64(MessageValue(&m, MSG_SEQ)) != last_seq ||
-		DatumGetTimestampTz(MessageValue(&m, MSG_CREATED_AT)) !=
-			last_created_at ||
-		DatumGetUInt64(MessageValue(&m, MSG_XID)) != last_xid)
+	if (!issued_here(&m))
 	{
 		if (!CompatOwnsRelation(RelationGetRelid(trigger->tg_relation),
 								GetUserId()))

@@ -31,8 +31,12 @@ MessageSet(Message *m, int attr, Datum value)
 	m->isnull[attr - 1] = false;
 }
 
-/* Gives seq, created_at and xid; needs the lock on outbox.message. */
-extern void MessageIdentify(Message *message);
+/* Give created_at, then seq and xid; they need the lock on outbox.message. */
+extern void MessageDate(Message *message);
+extern void MessageNumber(Message *message);
+
+/* Lets the row trigger accept the row that an INSERT is about to bring. */
+extern void MessageIssue(const Message *message);
 
 /*
  * Checks what the application gave, resolves topic and lane, and sees to the
