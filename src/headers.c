@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
@@ -53,6 +54,7 @@ HeadersVisit(Datum headers, HeaderVisitor visit, void *arg)
 	JsonbIterator *it = JsonbIteratorInit(&jb->root);
 	JsonbIteratorToken token;
 	JsonbValue v;
+	JsonbValue key = {0};
 	Utf8 name = {NULL, 0};
 
 	if (!JB_ROOT_IS_OBJECT(jb))
@@ -60,11 +62,16 @@ HeadersVisit(Datum headers, HeaderVisitor visit, void *arg)
 	while ((token = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
 	{
 		if (token == WJB_KEY)
+		{
+			key = v;
 			name = Utf8FromBytes(v.val.string.val, v.val.string.len);
+		}
 		else if (token == WJB_VALUE)
 		{
 			if (v.type == jbvBinary)
-				refuse("A value is an object or an array.");
+				refuse(psprintf(
+					"The value of \"%s\" is an object or an array.",
+					pnstrdup(key.val.string.val, key.val.string.len)));
 			visit(arg, name, scalar_text(&v), v.type == jbvNull);
 		}
 	}
@@ -108,7 +115,8 @@ check_name(const char *name, int len, bool content_type_allowed)
 	ereport(
 		ERROR,
 		(errcode(ERRCODE_RESERVED_NAME),
-		 errmsg("header name \"%.*s\" is reserved", len, name),
+		 errmsg("header name \"%s\" is reserved",
+				pg_any_to_server(pnstrdup(name, len), len, PG_UTF8)),
 		 content_type
 			 ? errdetail(
 				   "It can be given only for a payload of bytes: JSON is always application/json.")

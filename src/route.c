@@ -79,14 +79,18 @@ RouteTopic(const char *aggregate_type, const char *event_type,
 		   const char *given)
 {
 	const char *problem = NULL;
+	int route_id = 0;
 	char *topic;
 
 	if (given != NULL)
 		topic = pstrdup(given);
 	else
 	{
-		topic = TopicExpand(RouteFind(aggregate_type, event_type)->topic,
-							aggregate_type, event_type, &problem);
+		const Route *route = RouteFind(aggregate_type, event_type);
+
+		route_id = route->route_id;
+		topic =
+			TopicExpand(route->topic, aggregate_type, event_type, &problem);
 		if (topic == NULL)
 			ereport(
 				ERROR,
@@ -105,8 +109,10 @@ RouteTopic(const char *aggregate_type, const char *event_type,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid topic name \"%s\"", topic),
 			 errdetail_internal("%s", problem),
-			 given != NULL
-				 ? errhint("Give another topic.")
+			 given != NULL ? errhint("Give another topic.")
+			 : route_id != 0
+				 ? errhint("Its template is that of route %d in outbox.route.",
+						   route_id)
 				 : errhint(
 					   "Add a row to outbox.route for aggregate type \"%s\".",
 					   aggregate_type)));
