@@ -67,7 +67,8 @@ REGRESS = $(patsubst $(SRC)/sql/%.sql,%,$(sort $(wildcard $(SRC)/sql/*.sql)))
 # its own with this configuration added.
 REGRESS_CONFIG = $(SRC)/t/postgresql.conf
 REGRESS_OPTS = --temp-instance=$(CURDIR)/tmp_instance \
-	--temp-config=$(REGRESS_CONFIG) --inputdir=$(SRC)
+	--temp-config=$(REGRESS_CONFIG) --inputdir=$(SRC) \
+	--encoding=UTF8 --no-locale
 TAP_TESTS = $(if $(wildcard $(SRC)/t/*.pl),1)
 
 EXTRA_CLEAN = exports.list tmp_instance
