@@ -8,7 +8,7 @@
  *
  *	  clients=16       connections
  *	  keys=1000        different keys
- *	  seconds=0        end after so long (0: only when standard input closes)
+ *	  seconds=0        end after so long (0: only when standard input says so)
  *	  rate=0           transactions a second, of all clients together (0: all
  *	                   that they can)
  *	  prepare=8        per cent of the transactions that are prepared
@@ -480,6 +480,7 @@ main(int argc, char **argv)
 	static Client clients[MAX_CLIENTS];
 	pthread_t threads[MAX_CLIENTS];
 	double start = now();
+	pid_t parent = getppid();
 
 	if (argc < 3)
 	{
@@ -504,12 +505,15 @@ main(int argc, char **argv)
 			return 2;
 	}
 
-	/* The other end of standard input closes when the test has enough. */
+	/*
+	 * The test writes to standard input, or closes it, when it has enough.
+	 * Other children of the test may hold it open when the test is gone.
+	 */
 	while (!stopping)
 	{
 		struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
 
-		if (poll(&input, 1, 50) == 1 ||
+		if (poll(&input, 1, 50) == 1 || getppid() != parent ||
 			(option_seconds > 0 && now() - start >= option_seconds))
 			stopping = true;
 	}

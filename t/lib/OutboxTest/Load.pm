@@ -89,6 +89,7 @@ sub stop
 {
 	my ($self) = @_;
 	return $self->{counters} if $self->{counters};
+	$self->{in} .= "stop\n";
 	$self->{harness}->finish;
 	diag($self->{err}) if $self->{err} ne '';
 	$self->{counters} = { $self->{out} =~ /^(\w+) (\d+)$/mg };
@@ -300,6 +301,24 @@ sub wait_until_drained
 	my ($node, $dbname, $seconds) = @_;
 	my $drained = $node->safe_psql($dbname, "SELECT outbox.wait_until_drained('$seconds s')");
 	return $drained eq 't';
+}
+
+=item faults($node)
+
+The lines of the server's log that tell of a process that failed; the number of
+them in scalar context.
+
+=cut
+
+sub faults
+{
+	my ($node) = @_;
+	my @lines = grep {
+		/PANIC:|TRAP:|was terminated by signal/
+		  || /background worker "outbox [^"]*" \(PID \d+\) exited with exit code (?!0$)/
+	} split /\n/, slurp_file($node->logfile);
+	diag($_) foreach @lines;
+	return @lines;
 }
 
 =back
