@@ -122,7 +122,7 @@ copy_source()
 	mkdir -p "$target"
 	(
 		cd "$ROOT"
-		find Makefile exports.txt outbox.control outbox--*.sql src sql \
+		find Makefile README.md docs exports.txt outbox.control outbox--*.sql src sql \
 			expected t scripts bench examples \
 			-type f ! -name '*.o' ! -name '*.bc' 2>/dev/null || true
 	) | LC_ALL=C sort >"$target/.files.new"
