@@ -6,6 +6,7 @@
 
 #include "access/transam.h"
 #include "fmgr.h"
+#include "lib/qunique.h"
 #include "lib/stringinfo.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -77,6 +78,9 @@ ProgressFromSnapshot(Snapshot snapshot, uint64 base, MemoryContext context)
 	for (uint32 i = 0; i < snapshot->xcnt; i++)
 		p->xip[i] = base + WidenXid(snapshot->xip[i], next);
 	qsort(p->xip, p->nxip, sizeof(uint64), compare_xids);
+
+	/* A transaction that is just being prepared may be in it twice. */
+	p->nxip = qunique(p->xip, p->nxip, sizeof(uint64), compare_xids);
 	return p;
 }
 
