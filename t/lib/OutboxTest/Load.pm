@@ -80,9 +80,7 @@ sub wait
 {
 	my ($self) = @_;
 	return $self->{counters} if $self->{counters};
-	$self->{harness}->pump
-	  while $self->{harness}->pumpable && $self->{out} !~ /^faults/m;
-	return $self->stop;
+	return $self->_finish;
 }
 
 sub stop
@@ -90,6 +88,14 @@ sub stop
 	my ($self) = @_;
 	return $self->{counters} if $self->{counters};
 	$self->{in} .= "stop\n";
+	$self->{harness}->pump_nb;
+	return $self->_finish;
+}
+
+sub _finish
+{
+	my ($self) = @_;
+	$self->{harness}->pump while $self->{harness}->pumpable && $self->{out} !~ /^faults/m;
 	$self->{harness}->finish;
 	diag($self->{err}) if $self->{err} ne '';
 	$self->{counters} = { $self->{out} =~ /^(\w+) (\d+)$/mg };
