@@ -2,9 +2,9 @@
  * lane.c
  *		One lane in its owner's memory.
  *
- * A difference is collected once, by seq, and then sent batch by batch; at
- * most one batch is in flight.  Progress moves with each acknowledgement that
- * closes the gap behind it.
+ * A difference is walked by seq and sent batch by batch; at most one batch is
+ * in flight.  Progress moves with each acknowledgement that closes the gap
+ * behind it.
  */
 #include "postgres.h"
 
@@ -279,7 +279,9 @@ LaneFail(Lane *lane, int index, const ProducerEvent *event)
 	Assert(lane->state[index] == ENTRY_SENT);
 	lane->state[index] = ENTRY_NEW;
 	lane->in_flight--;
-	lane->careful = Max(lane->careful, lane->window_end - lane->window_start);
+	if (!ProducerWasPurged(event->code))
+		lane->careful =
+			Max(lane->careful, lane->window_end - lane->window_start);
 }
 
 static void
