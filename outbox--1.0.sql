@@ -322,7 +322,10 @@ LEFT JOIN LATERAL (
 
 -- Every leaf's messages.  Made again whenever a leaf leaves the tree of
 -- outbox.message with its rows.
-CREATE VIEW outbox.log AS SELECT * FROM outbox.message;
+CREATE VIEW outbox.log AS
+SELECT seq, created_at, xid, lane, aggregate_type, aggregate_id, event_type, topic, key,
+	payload, payload_bytes, headers, deliver_at, expires_at
+FROM outbox.message;
 
 CREATE FUNCTION outbox.is_sent(snapshot pg_snapshot, target pg_snapshot, last_seq bigint,
 	xid xid8, seq bigint) RETURNS boolean
@@ -497,8 +500,8 @@ RETURN pg_catalog.timezone('UTC', at)::date;
 CREATE FUNCTION outbox.create_leaf_table(parent text, name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	EXECUTE format('CREATE TABLE outbox.%I (LIKE outbox.%I INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)',
-		name, parent);
+	EXECUTE format('CREATE TABLE outbox.%I (LIKE outbox.%I INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING CONSTRAINTS '
+		'INCLUDING STORAGE INCLUDING COMPRESSION)', name, parent);
 	EXECUTE format('ALTER TABLE outbox.%I REPLICA IDENTITY FULL', name);
 	IF parent = 'message' THEN
 		EXECUTE format('CREATE INDEX %I ON outbox.%I (lane, xid, seq)', name || '_lane', name);
@@ -561,9 +564,13 @@ END $$;
 
 CREATE FUNCTION outbox.refresh_log() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	-- Ours alone: users may add columns to the table, and drop them again.
+	columns text := 'seq, created_at, xid, lane, aggregate_type, aggregate_id, event_type, topic, key, '
+		'payload, payload_bytes, headers, deliver_at, expires_at';
 BEGIN
-	EXECUTE 'CREATE OR REPLACE VIEW outbox.log AS SELECT * FROM outbox.message'
-		|| coalesce((SELECT string_agg(format(' UNION ALL SELECT * FROM %s', l.relation), '' ORDER BY l.relation::text)
+	EXECUTE format('CREATE OR REPLACE VIEW outbox.log AS SELECT %s FROM outbox.message', columns)
+		|| coalesce((SELECT string_agg(format(' UNION ALL SELECT %s FROM %s', columns, l.relation), '' ORDER BY l.relation::text)
 			FROM outbox.leaf AS l JOIN pg_class AS c ON c.oid = l.relation
 			WHERE l.state = 'detached' AND l.parent = 'outbox.message'::regclass), '');
 END $$;
@@ -627,6 +634,18 @@ BEGIN
 	RETURN ARRAY(SELECT DISTINCT d FROM unnest(days || outbox.leaf_day(clock_timestamp())) AS d ORDER BY d);
 END $$;
 
+-- Users' triggers and rules have seen these rows already: as a replica, only
+-- our own trigger sees them again.
+CREATE FUNCTION outbox.move_rows(source text, target text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET session_replication_role = 'replica' AS $$
+BEGIN
+	EXECUTE (SELECT format('INSERT INTO outbox.%I (%s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM outbox.%3$I',
+			target, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum), source)
+		FROM pg_attribute AS a
+		WHERE a.attrelid = format('outbox.%I', source)::regclass AND a.attnum > 0 AND NOT a.attisdropped
+			AND a.attgenerated = '');
+END $$;
+
 -- Gives today, and the rows that fell into DEFAULT, leaves of their own: in
 -- one transaction, since rows that are neither here nor there are lost.
 CREATE FUNCTION outbox.heal_default(parent text) RETURNS boolean
@@ -656,7 +675,7 @@ BEGIN
 			PERFORM outbox.attach_leaf(parent, day);
 		END IF;
 	END LOOP;
-	EXECUTE format('INSERT INTO outbox.%I SELECT * FROM outbox.%I', parent, name);
+	PERFORM outbox.move_rows(name, parent);
 	EXECUTE format('ALTER TABLE outbox.%I DISABLE TRIGGER USER', name);
 	EXECUTE format('TRUNCATE outbox.%I', name);
 	EXECUTE format('ALTER TABLE outbox.%I ENABLE TRIGGER USER', name);
@@ -1219,6 +1238,8 @@ COMMENT ON FUNCTION outbox.replace_default(text) IS
 	'Puts a new DEFAULT partition in the place of the detached one of parent (message or batch), which stays as a leaf of its own.';
 COMMENT ON FUNCTION outbox.default_days(text, integer, integer) IS
 	'The UTC days of the rows in the DEFAULT partition of parent, and today; null: more rows or days than the limits.';
+COMMENT ON FUNCTION outbox.move_rows(text, text) IS
+	'Copies all rows of one table of the schema into another without firing users'' triggers and rules.';
 COMMENT ON FUNCTION outbox.heal_default(text) IS
 	'Gives today, and the rows in the DEFAULT partition of parent (message or batch), partitions of their own. '
 	'False: nothing to do, or a lock was not to be had within 50 ms (see the log).';
