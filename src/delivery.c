@@ -149,8 +149,10 @@ serve_events(void)
 				serve_report(&event);
 				break;
 			case PRODUCER_ERROR:
-				TroubleReport(event.code, ProducerErrorName(event.code),
-							  event.text);
+				/* The gap that our own purge leaves is not the reason. */
+				if (!retiring || !ProducerWasPurged(event.code))
+					TroubleReport(event.code, ProducerErrorName(event.code),
+								  event.text);
 				troubled = true;
 				if (event.fatal && !retiring)
 				{
