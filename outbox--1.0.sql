@@ -398,6 +398,9 @@ BEGIN
 	LOOP
 		RETURN NEXT;
 	END LOOP;
+	IF NOT FOUND THEN
+		RETURN NEXT;
+	END IF;
 END $$;
 
 CREATE FUNCTION outbox.refuse_snapshot_isolation(what text) RETURNS void
@@ -462,7 +465,8 @@ DECLARE
 	pause float8 := 0.002;
 BEGIN
 	PERFORM outbox.refuse_snapshot_isolation('outbox.wait_until_drained()');
-	IF outbox.has_enqueued() THEN
+	-- What it enqueued may have been rolled back to a savepoint.
+	IF outbox.has_enqueued() AND EXISTS (SELECT FROM outbox.pending AS m WHERE outbox.is_own_xid(m.xid)) THEN
 		RAISE EXCEPTION 'the current transaction has enqueued messages itself'
 			USING ERRCODE = 'invalid_transaction_state',
 				DETAIL = 'They are published only after this transaction has committed.',
