@@ -396,7 +396,16 @@ DeliveryStop(int timeout_ms)
 		if (!retiring &&
 			(wait <= timeout_ms / 2 ||
 			 TimestampDifferenceExceeds(silent_since, now, timeout_ms / 2)))
+		{
+			ereport(LOG,
+					(errmsg_plural(
+						 "outbox: %d message is not acknowledged at the end",
+						 "outbox: %d messages are not acknowledged at the end",
+						 ProducerOutstanding(producer),
+						 ProducerOutstanding(producer)),
+					 errdetail("Some may be sent twice.")));
 			retire();
+		}
 		CHECK_FOR_INTERRUPTS();
 		(void) WaitLatchOrSocket(MyLatch,
 								 WL_LATCH_SET | WL_TIMEOUT |
