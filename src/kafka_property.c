@@ -191,6 +191,7 @@ KafkaPropertiesFromFile(KafkaProperties *list, char *text, const char *path,
 		{
 			*detail =
 				psprintf("File \"%s\", line %d: %s", path, number, problem);
+			pfree(problem);
 			return false;
 		}
 	}
