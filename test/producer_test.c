@@ -26,7 +26,7 @@
 #define DEAD_BROKER "127.0.0.1:1"
 
 /* Longest time a destruction may take, ms. */
-#define DESTROY_LIMIT 200
+#define DESTROY_LIMIT 1000
 
 static int failures = 0;
 static int tests = 0;
@@ -236,86 +236,110 @@ TestTopics(void)
 	printf("# destroyed after %.1f ms\n", Now() - start);
 }
 
-/* Sends n records with a window, checks each report, prints the costs. */
+typedef struct Delivery
+{
+	Producer *producer;
+	int topics[2];
+	char payload[PAYLOAD];
+	int n;
+	int sent;
+	int delivered;
+	char *seen;
+	bool good;
+} Delivery;
+
+/* The first record of a topic waits for its partitions. */
+static bool
+WarmUp(Delivery *d, int topic)
+{
+	ProducerRecord record = Record(topic, "k", d->payload, 10, 0);
+	ProducerEvent event;
+	int code;
+
+	return ProducerSend(d->producer, &record, &code) == PRODUCER_SENT &&
+		   AwaitReport(d->producer, &event, 30000) &&
+		   event.kind == PRODUCER_DELIVERED;
+}
+
+static void
+SendSome(Delivery *d)
+{
+	char key[32];
+	int code;
+
+	for (int i = 0; i < 1000; i++)
+	{
+		ProducerRecord record;
+
+		if (d->sent == d->n || d->sent - d->delivered == WINDOW)
+			break;
+		snprintf(key, sizeof(key), "order-%d", d->sent % 9973);
+		record =
+			Record(d->topics[d->sent & 1], key, d->payload, PAYLOAD, d->sent);
+		d->good &= ProducerSend(d->producer, &record, &code) == PRODUCER_SENT;
+		d->sent++;
+	}
+	ProducerPush(d->producer);
+}
+
+static void
+CheckReports(Delivery *d, ProducerEvent *event)
+{
+	do
+	{
+		if (event->kind != PRODUCER_DELIVERED)
+		{
+			printf("# %d %s %s\n", event->kind, ProducerErrorName(event->code),
+				   event->text != NULL ? event->text : "");
+			continue;
+		}
+		d->good &= event->opaque < d->n && !d->seen[event->opaque] &&
+				   event->topic == d->topics[event->opaque & 1] &&
+				   event->offset >= 0 && event->partition >= 0 &&
+				   event->latency_us >= 0;
+		d->seen[event->opaque] = 1;
+		d->delivered++;
+	} while (ProducerPoll(d->producer, event));
+}
+
+/* Sends n records, checks each report, prints what a record costs. */
 static void
 TestDelivery(const char *brokers, int n)
 {
-	Producer *producer = Create(brokers, NULL, NULL, NULL, NULL);
-	int topics[2];
-	char payload[PAYLOAD];
-	char key[32];
-	char *seen = calloc(n, 1);
+	Delivery d = {.n = n, .good = true};
 	ProducerEvent event;
-	int code;
-	int sent = 0;
-	int delivered = 0;
-	bool good = true;
 	double send_cpu = 0;
 	double report_cpu = 0;
 	double start;
 	double all;
 
-	topics[0] = ProducerTopic(producer, "test-a");
-	topics[1] = ProducerTopic(producer, "test-b");
+	d.producer = Create(brokers, NULL, NULL, NULL, NULL);
+	d.topics[0] = ProducerTopic(d.producer, "test-a");
+	d.topics[1] = ProducerTopic(d.producer, "test-b");
+	d.seen = calloc(n, 1);
 	for (int i = 0; i < PAYLOAD; i++)
-		payload[i] =
+		d.payload[i] =
 			"{\"order\":1,\"total\":\"12.34\"} "[(i * 7 + i / 13) % 27];
-
-	/* The first record of each topic waits for its partitions. */
-	for (int i = 0; i < 2; i++)
-	{
-		ProducerRecord record = Record(topics[i], "k", payload, 10, 0);
-
-		good &= ProducerSend(producer, &record, &code) == PRODUCER_SENT &&
-				AwaitReport(producer, &event, 30000) &&
-				event.kind == PRODUCER_DELIVERED;
-	}
-	Check(good, "a first record reaches each topic");
+	Check(WarmUp(&d, d.topics[0]) && WarmUp(&d, d.topics[1]),
+		  "a first record reaches each topic");
 
 	start = Now();
 	all = AllCpu();
-	while (delivered < n && good)
+	while (d.delivered < n && d.good)
 	{
 		double cpu = MyCpu();
-		int before = sent;
 
-		while (sent < n && sent - delivered < WINDOW && sent - before < 1000)
-		{
-			ProducerRecord record;
-
-			snprintf(key, sizeof(key), "order-%d", sent % 9973);
-			record = Record(topics[sent & 1], key, payload, PAYLOAD, sent);
-			good &= ProducerSend(producer, &record, &code) == PRODUCER_SENT;
-			sent++;
-		}
-		ProducerPush(producer);
+		SendSome(&d);
 		send_cpu += MyCpu() - cpu;
-
-		if (sent - delivered >= WINDOW || sent == n)
-		{
-			good &= Await(producer, &event, 30000);
-			cpu = MyCpu();
-			do
-			{
-				if (event.kind != PRODUCER_DELIVERED)
-				{
-					printf("# %d %s %s\n", event.kind,
-						   ProducerErrorName(event.code),
-						   event.text ? event.text : "");
-					continue;
-				}
-				good &= event.opaque < n && !seen[event.opaque] &&
-						event.topic == topics[event.opaque & 1] &&
-						event.offset >= 0 && event.partition >= 0 &&
-						event.latency_us >= 0;
-				seen[event.opaque] = 1;
-				delivered++;
-			} while (ProducerPoll(producer, &event));
-			report_cpu += MyCpu() - cpu;
-		}
+		if (d.sent - d.delivered < WINDOW && d.sent < n)
+			continue;
+		d.good &= Await(d.producer, &event, 30000);
+		cpu = MyCpu();
+		CheckReports(&d, &event);
+		report_cpu += MyCpu() - cpu;
 	}
-	Check(good && delivered == n, "every record is reported delivered once");
-	Check(ProducerOutstanding(producer) == 0, "nothing is outstanding");
+	Check(d.good && d.delivered == n, "every record is reported once");
+	Check(ProducerOutstanding(d.producer) == 0, "nothing is outstanding");
 	printf("# %d records of %d bytes, key, %d headers: %.0f/s; this thread: "
 		   "send %.2f us, report %.2f us; process: %.2f us a record\n",
 		   n, PAYLOAD, (int) lengthof(headers), n / (Now() - start) * 1000,
@@ -323,10 +347,10 @@ TestDelivery(const char *brokers, int n)
 		   (AllCpu() - all) * 1000 / n);
 
 	start = Now();
-	ProducerDestroy(producer);
+	ProducerDestroy(d.producer);
 	Check(Now() - start < DESTROY_LIMIT, "an idle producer ends soon");
 	printf("# destroyed after %.1f ms\n", Now() - start);
-	free(seen);
+	free(d.seen);
 }
 
 static void
