@@ -891,6 +891,10 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f record;
 BEGIN
+	IF role IS NULL THEN
+		RAISE EXCEPTION 'role cannot be null'
+			USING ERRCODE = 'null_value_not_allowed', HINT = 'Name the role that gets the rights.';
+	END IF;
 	EXECUTE format('GRANT USAGE ON SCHEMA outbox TO %s', role);
 	FOR f IN SELECT p.oid::regprocedure AS signature, p.prokind FROM pg_proc AS p
 		WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname = ANY (names)
