@@ -554,8 +554,16 @@ $$;
 -- One day that has not begun; false where it is there or a lock was refused.
 CREATE FUNCTION outbox.create_leaf(parent text, day date) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
+DECLARE
+	crowded boolean;
 BEGIN
 	IF day <= outbox.leaf_day(clock_timestamp()) OR outbox.leaf_exists(parent, day) THEN
+		RETURN false;
+	END IF;
+	-- ATTACH reads all of DEFAULT with a lock that keeps everybody out of it.
+	EXECUTE format('SELECT count(*) > 10000 FROM (SELECT FROM outbox.%I LIMIT 10001) AS t', parent || '_default')
+	INTO crowded;
+	IF crowded THEN
 		RETURN false;
 	END IF;
 	PERFORM outbox.attach_leaf(parent, day);
@@ -579,6 +587,17 @@ BEGIN
 			WHERE l.state = 'detached' AND l.parent = 'outbox.message'::regclass), '');
 END $$;
 
+-- Lets DROP EXTENSION take along what a partition's dependency no longer does.
+CREATE FUNCTION outbox.bind_kept() RETURNS void
+LANGUAGE SQL SET search_path = pg_catalog, pg_temp AS $$
+	INSERT INTO pg_depend (classid, objid, objsubid, refclassid, refobjid, refobjsubid, deptype)
+	SELECT 'pg_class'::regclass, l.relation, 0, 'pg_class'::regclass, l.parent, 0, 'a'
+	FROM outbox.leaf AS l JOIN pg_class AS c ON c.oid = l.relation
+	WHERE l.state = 'detached' AND NOT c.relispartition AND NOT EXISTS (SELECT FROM pg_depend AS d
+		WHERE d.classid = 'pg_class'::regclass AND d.objid = l.relation AND d.objsubid = 0
+			AND d.refclassid = 'pg_class'::regclass AND d.refobjid = l.parent);
+$$;
+
 -- Puts a fresh DEFAULT in the place of the one that was detached, with the
 -- extension's membership and its place in a dump.
 CREATE FUNCTION outbox.replace_default(parent text) RETURNS void
@@ -586,7 +605,6 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	name text := parent || '_default';
 	kept text := parent || to_char(clock_timestamp() AT TIME ZONE 'UTC', '_"kept"_YYYYMMDD_HH24MISSUS');
-	bounds record;
 	i record;
 BEGIN
 	EXECUTE format('ALTER EXTENSION outbox DROP TABLE outbox.%I', name);
@@ -601,10 +619,7 @@ BEGIN
 	UPDATE pg_extension
 	SET extconfig = extconfig || format('outbox.%I', name)::regclass::oid, extcondition = extcondition || ''::text
 	WHERE extname = 'outbox';
-	IF parent = 'message' THEN
-		EXECUTE format('SELECT min(created_at) AS lo, max(created_at) AS hi FROM outbox.%I', kept) INTO bounds;
-	ELSE
-		EXECUTE format('SELECT min(recorded_at) AS lo, max(recorded_at) AS hi FROM outbox.%I', kept) INTO bounds;
+	IF parent = 'batch' THEN
 		-- The ledger is read without what left it: the newest progress of each
 		-- lane stays, or all that the lane has sent would go again.
 		EXECUTE format('INSERT INTO outbox.%I SELECT b.id, clock_timestamp(), b.worker_pid, b.snapshots, b.lanes, '
@@ -612,9 +627,10 @@ BEGIN
 			'WHERE b.id IN (SELECT n.id FROM outbox.lane AS l CROSS JOIN LATERAL (SELECT r.id FROM outbox.%I AS r '
 			'WHERE l.lane = ANY (r.lanes) ORDER BY r.id DESC LIMIT 1) AS n)', name, kept, kept);
 	END IF;
-	INSERT INTO outbox.leaf (relation, parent, lower_bound, upper_bound, state)
-	VALUES (format('outbox.%I', kept)::regclass, format('outbox.%I', parent)::regclass,
-		bounds.lo, bounds.hi + interval '1 microsecond', 'detached');
+	-- To look for its rows' own times would take long under these locks.
+	INSERT INTO outbox.leaf (relation, parent, upper_bound, state)
+	VALUES (format('outbox.%I', kept)::regclass, format('outbox.%I', parent)::regclass, clock_timestamp(), 'detached');
+	PERFORM outbox.bind_kept();
 	IF parent = 'message' THEN
 		PERFORM outbox.refresh_log();
 	END IF;
@@ -661,6 +677,13 @@ DECLARE
 	days date[];
 	day date;
 BEGIN
+	IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+		RAISE EXCEPTION 'cannot heal the default partition of "%" in a % transaction', parent,
+				current_setting('transaction_isolation')
+			USING ERRCODE = 'invalid_transaction_state',
+				DETAIL = 'Rows that its snapshot does not show would be lost.',
+				HINT = 'Use a READ COMMITTED transaction, or CALL outbox.maintain().';
+	END IF;
 	EXECUTE format('SELECT EXISTS (SELECT FROM outbox.%I)', name) INTO filled;
 	IF NOT filled AND outbox.leaf_exists(parent, outbox.leaf_day(clock_timestamp())) THEN
 		RETURN false;
@@ -716,8 +739,9 @@ DECLARE
 	step text;
 BEGIN
 	FOR step IN SELECT s FROM outbox.maintenance_steps() AS s LOOP
-		EXECUTE step;
 		COMMIT;
+		SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+		EXECUTE step;
 	END LOOP;
 END $$;
 
@@ -774,6 +798,7 @@ BEGIN
 		identity = nullif(current_setting('outbox.identity'), '')
 	RETURNING i.source INTO STRICT source;
 	DELETE FROM outbox.start_request;
+	PERFORM outbox.bind_kept();
 	PERFORM outbox.refresh_log();
 	PERFORM outbox.wake();
 	RETURN source;
@@ -991,9 +1016,9 @@ COMMENT ON TABLE outbox.leaf IS
 COMMENT ON COLUMN outbox.leaf.relation IS 'The table.';
 COMMENT ON COLUMN outbox.leaf.parent IS 'The partitioned table whose rows it holds.';
 COMMENT ON COLUMN outbox.leaf.lower_bound IS
-	'Start of its UTC day; of a detached leaf the time of its first row.';
+	'Start of its UTC day; null of a detached leaf.';
 COMMENT ON COLUMN outbox.leaf.upper_bound IS
-	'End of its UTC day, exclusive; of a detached leaf a time just after its last row.';
+	'End of its UTC day, exclusive; of a detached leaf the time when it left the tree.';
 COMMENT ON COLUMN outbox.leaf.state IS
 	'open: a partition; detached: a former DEFAULT partition that kept its rows, still read; closed: not used yet.';
 COMMENT ON COLUMN outbox.leaf.close_at IS
@@ -1239,9 +1264,11 @@ COMMENT ON FUNCTION outbox.attach_leaf(text, date) IS
 COMMENT ON FUNCTION outbox.set_lock_deadline(timestamptz) IS
 	'Sets lock_timeout to what is left until the time, at least 1 ms.';
 COMMENT ON FUNCTION outbox.create_leaf(text, date) IS
-	'Makes the partition of parent (message or batch) for a UTC day that has not begun. False: it is there, the day has begun, or a lock was refused (see the log).';
+	'Makes the partition of parent (message or batch) for a UTC day that has not begun. False: it is there, the day has begun, DEFAULT has more rows than ATTACH may read, or a lock was refused (see the log).';
 COMMENT ON FUNCTION outbox.refresh_log() IS
 	'Makes the view outbox.log anew, over the leaves that are there now.';
+COMMENT ON FUNCTION outbox.bind_kept() IS
+	'Makes former DEFAULT partitions go with the extension when it is dropped.';
 COMMENT ON FUNCTION outbox.replace_default(text) IS
 	'Puts a new DEFAULT partition in the place of the detached one of parent (message or batch), which stays as a leaf of its own.';
 COMMENT ON FUNCTION outbox.default_days(text, integer, integer) IS
