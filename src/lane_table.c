@@ -13,6 +13,28 @@
 #include "lane_table.h"
 #include "transaction.h"
 
+/* A template's copy has the rows of the other database's workers, too. */
+void
+LaneTableForgetDead(void)
+{
+	TransactionBegin("looking for lanes of dead workers");
+	if (SPI_execute(
+			"UPDATE outbox.lane AS l SET worker_pid = NULL, state = 'free', "
+			"attempts = 0, next_attempt_at = NULL, "
+			"updated_at = pg_catalog.clock_timestamp() "
+			"FROM (SELECT s.lane FROM outbox.lane AS s "
+			"WHERE s.state <> 'free' AND NOT EXISTS ("
+			"SELECT FROM pg_catalog.pg_stat_activity AS a "
+			"WHERE a.pid = s.worker_pid AND a.datid = ("
+			"SELECT d.oid FROM pg_catalog.pg_database AS d "
+			"WHERE d.datname = pg_catalog.current_database()) "
+			"AND a.backend_type = 'outbox worker') "
+			"FOR UPDATE SKIP LOCKED) AS s WHERE l.lane = s.lane",
+			false, 0) != SPI_OK_UPDATE)
+		elog(ERROR, "could not free the lanes of dead workers");
+	TransactionCommit();
+}
+
 void
 LaneTableWrite(const LaneNotice *notices, int n)
 {

@@ -19,6 +19,9 @@ typedef struct LaneNotice
 	const char *last_error; /* NULL: leave the last one */
 } LaneNotice;
 
+/* Frees the lanes of workers that had no time to say that they ended. */
+extern void LaneTableForgetDead(void);
+
 /* In a transaction of its own; rows that somebody holds are passed by. */
 extern void LaneTableWrite(const LaneNotice *notices, int n);
 

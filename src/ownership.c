@@ -53,9 +53,15 @@ OwnershipLanes(void)
 void
 OwnershipShare(bool running, TimestampTz now)
 {
+	static bool forgotten = false;
 	uint32 owned = OwnershipLanes();
 	uint32 wanted = running ? ShmemWantedLanes(my_slot) : 0;
 
+	if (!forgotten)
+	{
+		LaneTableForgetDead();
+		forgotten = true;
+	}
 	for (int i = 0; i < OUTBOX_LANES; i++)
 		lanes[i].releasing = lanes[i].owned && !(wanted & (1U << i));
 	if ((owned & ~wanted) != 0)

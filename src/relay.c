@@ -378,9 +378,8 @@ stop(void)
 		{
 			DeliveryStop(STOP_TIMEOUT_MS);
 			now = GetCurrentTimestamp();
-			if (exit_reason != WORKER_EXIT_NO_EXTENSION &&
-				WritebackDue() != DT_NOEND)
-				WritebackRun(now);
+			if (exit_reason != WORKER_EXIT_NO_EXTENSION)
+				OwnershipShare(false, now);
 			stopped = true;
 		}
 		PG_CATCH();
