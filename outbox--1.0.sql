@@ -1219,6 +1219,7 @@ BEGIN
 	LOOP
 		EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L', f,
 			'Enqueues a message in the current transaction and returns its id. It is published if and when the transaction commits. '
+			'Null: a trigger of yours on outbox.message has dropped it. '
 			'aggregate_type: kind of the thing it is about; aggregate_id: which one, of any type, taken as text; event_type: what happened; '
 			'payload: json or text, valid JSON, published byte for byte; jsonb; bytea, any bytes; null: a tombstone; '
 			'headers: a flat object of strings, numbers, booleans and nulls; topic: instead of the route''s; key: instead of aggregate_id; '
@@ -1277,7 +1278,7 @@ COMMENT ON FUNCTION outbox.move_rows(text, text) IS
 	'Copies all rows of one table of the schema into another without firing users'' triggers and rules.';
 COMMENT ON FUNCTION outbox.heal_default(text) IS
 	'Gives today, and the rows in the DEFAULT partition of parent (message or batch), partitions of their own. '
-	'False: nothing to do, or a lock was not to be had within 50 ms (see the log).';
+	'False: nothing to do, or a lock was not to be had within 50 ms (see the log). Error 25000: the transaction is not READ COMMITTED.';
 COMMENT ON FUNCTION outbox.maintenance_steps() IS
 	'What maintenance has to do now: statements, each for a transaction of its own.';
 COMMENT ON PROCEDURE outbox.maintain() IS
