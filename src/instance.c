@@ -108,10 +108,15 @@ visit_row(TupleTableSlot *slot, void *arg)
 Datum
 outbox_instance_changed(PG_FUNCTION_ARGS)
 {
-	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-						errmsg("function \"%s\" was not called by a trigger",
-							   "instance_changed")));
+	if (!CALLED_AS_TRIGGER(fcinfo) ||
+		RelationGetRelid(((TriggerData *) fcinfo->context)->tg_relation) !=
+			CatalogGet(false)->instance)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+			 errmsg(
+				 "function \"%s\" was not called by a trigger of outbox.instance",
+				 "instance_changed")));
 	CacheInvalidateRelcache(((TriggerData *) fcinfo->context)->tg_relation);
 	return PointerGetDatum(NULL);
 }

@@ -392,11 +392,18 @@ outbox_message_complete(PG_FUNCTION_ARGS)
 	HeapTuple tuple;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) ||
-		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by a row trigger",
-						"message_complete")));
+		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
+		!TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
+		!TRIGGER_FIRED_BY_INSERT(trigger->tg_event) ||
+		RelationGetNamespace(trigger->tg_relation) !=
+			CatalogGet(false)->schema ||
+		RelationGetNumberOfAttributes(trigger->tg_relation) < MSG_NATTS)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+			 errmsg(
+				 "function \"%s\" was not called by the row trigger of outbox.message",
+				 "message_complete")));
 
 	tuple = trigger->tg_trigtuple;
 	tupdesc = RelationGetDescr(trigger->tg_relation);

@@ -162,10 +162,14 @@ outbox_route_changed(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
-	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-						errmsg("function \"%s\" was not called by a trigger",
-							   "route_changed")));
+	if (!CALLED_AS_TRIGGER(fcinfo) ||
+		RelationGetRelid(trigger->tg_relation) != CatalogGet(false)->route)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+			 errmsg(
+				 "function \"%s\" was not called by a trigger of outbox.route",
+				 "route_changed")));
 	if (TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
 	{
 		check_row(trigger);
