@@ -49,7 +49,8 @@ CREATE TABLE outbox.leaf (
 	parent regclass NOT NULL,
 	lower_bound timestamptz,
 	upper_bound timestamptz,
-	state text NOT NULL CHECK (state IN ('open', 'detached', 'closed')),
+	attached boolean NOT NULL,
+	state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'closing', 'closed')),
 	close_at xid8,
 	created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
 	updated_at timestamptz NOT NULL DEFAULT pg_catalog.now()
@@ -207,11 +208,25 @@ CREATE TRIGGER route_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON out
 ALTER TABLE outbox.route ENABLE ALWAYS TRIGGER route_check;
 ALTER TABLE outbox.route ENABLE ALWAYS TRIGGER route_changed;
 
-CREATE FUNCTION outbox.instance_changed() RETURNS trigger
-LANGUAGE C AS 'MODULE_PATHNAME', 'outbox_instance_changed';
+-- Every backend reads the table again.
+CREATE FUNCTION outbox.table_changed() RETURNS trigger
+LANGUAGE C AS 'MODULE_PATHNAME', 'outbox_table_changed';
 CREATE TRIGGER instance_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON outbox.instance
-	FOR EACH STATEMENT EXECUTE FUNCTION outbox.instance_changed();
+	FOR EACH STATEMENT EXECUTE FUNCTION outbox.table_changed();
 ALTER TABLE outbox.instance ENABLE ALWAYS TRIGGER instance_changed;
+CREATE TRIGGER leaf_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON outbox.leaf
+	FOR EACH STATEMENT EXECUTE FUNCTION outbox.table_changed();
+ALTER TABLE outbox.leaf ENABLE ALWAYS TRIGGER leaf_changed;
+
+-- On a leaf that has been closed.
+CREATE FUNCTION outbox.leaf_is_closed() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RAISE EXCEPTION 'cannot insert into "%", which has been closed', TG_TABLE_NAME
+		USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'The relay does not look there for new messages any more.',
+			HINT = 'Enqueue the message without giving created_at.';
+END $$;
 
 -- Tells the launcher at commit, and says so where there is none.
 CREATE FUNCTION outbox.extension_created() RETURNS void
@@ -537,9 +552,9 @@ BEGIN
 	PERFORM outbox.create_leaf_table(parent, name);
 	EXECUTE format('ALTER TABLE outbox.%I ATTACH PARTITION outbox.%I FOR VALUES FROM (%L) TO (%L)',
 		parent, name, outbox.leaf_bound(day), outbox.leaf_bound(day + 1));
-	INSERT INTO outbox.leaf (relation, parent, lower_bound, upper_bound, state)
+	INSERT INTO outbox.leaf (relation, parent, lower_bound, upper_bound, attached)
 	VALUES (format('outbox.%I', name)::regclass, format('outbox.%I', parent)::regclass,
-		outbox.leaf_bound(day), outbox.leaf_bound(day + 1), 'open');
+		outbox.leaf_bound(day), outbox.leaf_bound(day + 1), true);
 END $$;
 
 -- All locks of one step share one deadline: an application that comes behind
@@ -584,7 +599,7 @@ BEGIN
 	EXECUTE format('CREATE OR REPLACE VIEW outbox.log AS SELECT %s FROM outbox.message', columns)
 		|| coalesce((SELECT string_agg(format(' UNION ALL SELECT %s FROM %s', columns, l.relation), '' ORDER BY l.relation::text)
 			FROM outbox.leaf AS l JOIN pg_class AS c ON c.oid = l.relation
-			WHERE l.state = 'detached' AND l.parent = 'outbox.message'::regclass), '');
+			WHERE NOT l.attached AND l.parent = 'outbox.message'::regclass), '');
 END $$;
 
 -- Lets DROP EXTENSION take along what a partition's dependency no longer does.
@@ -593,7 +608,7 @@ LANGUAGE SQL SET search_path = pg_catalog, pg_temp AS $$
 	INSERT INTO pg_depend (classid, objid, objsubid, refclassid, refobjid, refobjsubid, deptype)
 	SELECT 'pg_class'::regclass, l.relation, 0, 'pg_class'::regclass, l.parent, 0, 'a'
 	FROM outbox.leaf AS l JOIN pg_class AS c ON c.oid = l.relation
-	WHERE l.state = 'detached' AND NOT c.relispartition AND NOT EXISTS (SELECT FROM pg_depend AS d
+	WHERE NOT l.attached AND NOT c.relispartition AND NOT EXISTS (SELECT FROM pg_depend AS d
 		WHERE d.classid = 'pg_class'::regclass AND d.objid = l.relation AND d.objsubid = 0
 			AND d.refclassid = 'pg_class'::regclass AND d.refobjid = l.parent);
 $$;
@@ -628,8 +643,8 @@ BEGIN
 			'WHERE l.lane = ANY (r.lanes) ORDER BY r.id DESC LIMIT 1) AS n)', name, kept, kept);
 	END IF;
 	-- To look for its rows' own times would take long under these locks.
-	INSERT INTO outbox.leaf (relation, parent, upper_bound, state)
-	VALUES (format('outbox.%I', kept)::regclass, format('outbox.%I', parent)::regclass, clock_timestamp(), 'detached');
+	INSERT INTO outbox.leaf (relation, parent, upper_bound, attached)
+	VALUES (format('outbox.%I', kept)::regclass, format('outbox.%I', parent)::regclass, clock_timestamp(), false);
 	PERFORM outbox.bind_kept();
 	IF parent = 'message' THEN
 		PERFORM outbox.refresh_log();
@@ -637,7 +652,7 @@ BEGIN
 END $$;
 
 -- The days of the rows that lie in DEFAULT, today in any case; NULL where
--- they are more than may be made at once.
+-- they are more than may be made at once, or one of them has been closed.
 CREATE FUNCTION outbox.default_days(parent text, max_rows integer, max_days integer) RETURNS date[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -648,7 +663,10 @@ BEGIN
 		(SELECT %I AS t FROM outbox.%I LIMIT %s) AS s',
 		CASE parent WHEN 'message' THEN 'created_at' ELSE 'recorded_at' END,
 		parent || '_default', max_rows + 1) INTO n, days;
-	IF n > max_rows OR cardinality(days) > max_days THEN
+	IF n > max_rows OR cardinality(days) > max_days OR EXISTS (
+		SELECT FROM outbox.leaf AS l JOIN unnest(days) AS d ON l.lower_bound = outbox.leaf_bound(d)
+		WHERE l.parent = format('outbox.%I', default_days.parent)::regclass AND l.attached AND l.state <> 'open')
+	THEN
 		RETURN NULL;
 	END IF;
 	RETURN ARRAY(SELECT DISTINCT d FROM unnest(days || outbox.leaf_day(clock_timestamp())) AS d ORDER BY d);
@@ -714,6 +732,34 @@ EXCEPTION
 		RETURN false;
 END $$;
 
+-- Closes a leaf, in two steps that must not share a transaction. The lock that
+-- the trigger needs proves that no writer is left, prepared ones included; what
+-- the leaf holds is therefore older than the next transaction's xmax.
+CREATE FUNCTION outbox.close_leaf(relation regclass) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
+DECLARE
+	l outbox.leaf;
+BEGIN
+	SELECT * INTO l FROM outbox.leaf AS f WHERE f.relation = close_leaf.relation FOR UPDATE;
+	IF l.state = 'open' THEN
+		EXECUTE format('CREATE TRIGGER leaf_is_closed BEFORE INSERT ON %s FOR EACH ROW '
+			'EXECUTE FUNCTION outbox.leaf_is_closed()', relation);
+		UPDATE outbox.leaf AS f SET state = 'closing', updated_at = clock_timestamp()
+		WHERE f.relation = close_leaf.relation;
+		RETURN 'closing';
+	ELSIF l.state = 'closing' THEN
+		UPDATE outbox.leaf AS f
+		SET state = 'closed', updated_at = clock_timestamp(), close_at = pg_snapshot_xmax(outbox.stored_snapshot())
+		WHERE f.relation = close_leaf.relation;
+		RETURN 'closed';
+	END IF;
+	RETURN l.state;
+EXCEPTION
+	WHEN lock_not_available THEN
+		RAISE LOG 'outbox: "%" not closed: %', relation, SQLERRM;
+		RETURN l.state;
+END $$;
+
 -- What there is to do now, a statement a step: each wants a transaction of
 -- its own, so that none keeps another's locks or is undone by its failure.
 CREATE FUNCTION outbox.maintenance_steps() RETURNS SETOF text
@@ -721,6 +767,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p text;
 	d integer;
+	l record;
 	today date := outbox.leaf_day(clock_timestamp());
 BEGIN
 	FOREACH p IN ARRAY ARRAY['message', 'batch'] LOOP
@@ -730,6 +777,17 @@ BEGIN
 				RETURN NEXT format('SELECT outbox.create_leaf(%L, %L)', p, today + d);
 			END IF;
 		END LOOP;
+	END LOOP;
+	-- An hour is left for clocks that go back.
+	FOR l IN SELECT f.relation, f.state FROM outbox.leaf AS f JOIN pg_class AS c ON c.oid = f.relation
+		WHERE f.parent = 'outbox.message'::regclass AND f.state <> 'closed'
+			AND (NOT f.attached OR f.upper_bound < clock_timestamp() - interval '1 hour')
+		ORDER BY f.lower_bound
+	LOOP
+		RETURN NEXT format('SELECT outbox.close_leaf(%L)', l.relation);
+		IF l.state = 'open' THEN
+			RETURN NEXT format('SELECT outbox.close_leaf(%L)', l.relation);
+		END IF;
 	END LOOP;
 END $$;
 
@@ -955,7 +1013,7 @@ CREATE FUNCTION outbox.grant_operator(role regrole) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM outbox.grant_monitor(role);
-	PERFORM outbox.grant_functions(role, ARRAY['start', 'maintain', 'maintenance_steps', 'heal_default', 'create_leaf', 'leaf_exists', 'leaf_bound', 'leaf_day',
+	PERFORM outbox.grant_functions(role, ARRAY['start', 'maintain', 'maintenance_steps', 'heal_default', 'close_leaf', 'create_leaf', 'leaf_exists', 'leaf_bound', 'leaf_day',
 		'wait_until_published', 'wait_until_drained']);
 	EXECUTE format('GRANT SELECT ON outbox.delivery, outbox.pending, outbox.retry TO %s', role);
 	EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON outbox.route TO %s', role);
@@ -1016,13 +1074,15 @@ COMMENT ON TABLE outbox.leaf IS
 COMMENT ON COLUMN outbox.leaf.relation IS 'The table.';
 COMMENT ON COLUMN outbox.leaf.parent IS 'The partitioned table whose rows it holds.';
 COMMENT ON COLUMN outbox.leaf.lower_bound IS
-	'Start of its UTC day; null of a detached leaf.';
+	'Start of its UTC day; NULL of a leaf outside of the tree.';
 COMMENT ON COLUMN outbox.leaf.upper_bound IS
-	'End of its UTC day, exclusive; of a detached leaf the time when it left the tree.';
+	'End of its UTC day, exclusive; of a leaf outside of the tree the time when it left.';
+COMMENT ON COLUMN outbox.leaf.attached IS
+	'It is a partition; else a former DEFAULT partition that kept its rows and is still read.';
 COMMENT ON COLUMN outbox.leaf.state IS
-	'open: a partition; detached: a former DEFAULT partition that kept its rows, still read; closed: not used yet.';
+	'open: takes rows; closing: refuses them; closed: refuses them, and close_at is known.';
 COMMENT ON COLUMN outbox.leaf.close_at IS
-	'No row of the leaf has this stored xid or a later one. Not used yet.';
+	'Stored xid above all that the leaf holds: a lane whose progress has passed it is done with the leaf. NULL until it is closed.';
 COMMENT ON COLUMN outbox.leaf.created_at IS 'When the leaf was registered.';
 COMMENT ON COLUMN outbox.leaf.updated_at IS 'When this row changed last.';
 
@@ -1176,6 +1236,7 @@ COMMENT ON TRIGGER message_guard ON outbox.message_default IS 'Refuses TRUNCATE 
 COMMENT ON TRIGGER route_check ON outbox.route IS 'Refuses topics that Kafka would refuse.';
 COMMENT ON TRIGGER route_changed ON outbox.route IS 'Makes every session read the routes again.';
 COMMENT ON TRIGGER instance_changed ON outbox.instance IS 'Makes every session read the instance again.';
+COMMENT ON TRIGGER leaf_changed ON outbox.leaf IS 'Makes every session and worker read the leaves again.';
 
 COMMENT ON FUNCTION outbox.next_seq() IS
 	'Default of outbox.message.seq: the next number of outbox.message_seq.';
@@ -1190,8 +1251,8 @@ COMMENT ON FUNCTION outbox.message_guard() IS
 	'Trigger before TRUNCATE of the log. Errors: 55006 while messages are pending; 25000 in a transaction that is not READ COMMITTED.';
 COMMENT ON FUNCTION outbox.route_changed() IS
 	'Trigger of outbox.route: checks a row (error 22023), or makes every session read the routes again.';
-COMMENT ON FUNCTION outbox.instance_changed() IS
-	'Trigger of outbox.instance: makes every session read it again.';
+COMMENT ON FUNCTION outbox.table_changed() IS
+	'Trigger of small tables: makes every session read the table again.';
 COMMENT ON FUNCTION outbox.extension_created() IS
 	'Called by CREATE EXTENSION: wakes the launcher, or tells by a NOTICE that there is none.';
 COMMENT ON FUNCTION outbox.is_preloaded() IS
@@ -1279,6 +1340,10 @@ COMMENT ON FUNCTION outbox.move_rows(text, text) IS
 COMMENT ON FUNCTION outbox.heal_default(text) IS
 	'Gives today, and the rows in the DEFAULT partition of parent (message or batch), partitions of their own. '
 	'False: nothing to do, or a lock was not to be had within 50 ms (see the log). Error 25000: the transaction is not READ COMMITTED.';
+COMMENT ON FUNCTION outbox.leaf_is_closed() IS
+	'Row trigger of a closed leaf: refuses every insertion (object_not_in_prerequisite_state).';
+COMMENT ON FUNCTION outbox.close_leaf(regclass) IS
+	'One of the two steps that close a leaf of the log; returns the state it is in then. A lock that is refused leaves it as it was.';
 COMMENT ON FUNCTION outbox.maintenance_steps() IS
 	'What maintenance has to do now: statements, each for a transaction of its own.';
 COMMENT ON PROCEDURE outbox.maintain() IS

@@ -34,6 +34,7 @@
 
 #include "catalog.h"
 #include "insert.h"
+#include "leaf.h"
 #include "message_id.h"
 
 struct LogInsert
@@ -85,12 +86,18 @@ LogInsertBegin(void)
 bool
 LogInsertMessage(LogInsert *insert, Message *m, pg_uuid_t *id)
 {
-	Oid relid;
+	/* The leaf may have been closed before its lock was ours. */
+	do
+	{
+		Oid relid;
 
-	MessageDate(m);
-	relid = choose_leaf(insert->parent, MessageValue(m, MSG_CREATED_AT));
-	if (insert->leaf == NULL || RelationGetRelid(insert->leaf) != relid)
-		open_leaf(insert, relid);
+		MessageDate(m);
+		relid = choose_leaf(insert->parent, MessageValue(m, MSG_CREATED_AT));
+		if (insert->leaf == NULL || RelationGetRelid(insert->leaf) != relid)
+			open_leaf(insert, relid);
+	} while (DatumGetTimestampTz(MessageValue(m, MSG_CREATED_AT)) <
+			 LeafClosedBound());
+
 	if (insert->direct)
 	{
 		MessageComplete(m);

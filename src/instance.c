@@ -4,11 +4,8 @@
  */
 #include "postgres.h"
 
-#include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
-#include "utils/inval.h"
-#include "utils/rel.h"
 
 #include "catalog.h"
 #include "guc.h"
@@ -39,7 +36,6 @@ static void visit_row(TupleTableSlot *slot, void *arg);
 static TableCache cache;
 static Instance current;
 
-PG_FUNCTION_INFO_V1(outbox_instance_changed);
 PG_FUNCTION_INFO_V1(outbox_stored_life);
 
 const Instance *
@@ -102,23 +98,6 @@ visit_row(TupleTableSlot *slot, void *arg)
 	loaded->newest.identity = SlotText(slot, INST_IDENTITY);
 	value = slot_getattr(slot, INST_STARTED_IN, &isnull);
 	loaded->started_in = isnull ? InvalidOid : DatumGetObjectId(value);
-}
-
-/* Statement trigger: every backend reads the table again. */
-Datum
-outbox_instance_changed(PG_FUNCTION_ARGS)
-{
-	if (!CALLED_AS_TRIGGER(fcinfo) ||
-		RelationGetRelid(((TriggerData *) fcinfo->context)->tg_relation) !=
-			CatalogGet(false)->instance)
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-			 errmsg(
-				 "function \"%s\" was not called by a trigger of outbox.instance",
-				 "instance_changed")));
-	CacheInvalidateRelcache(((TriggerData *) fcinfo->context)->tg_relation);
-	return PointerGetDatum(NULL);
 }
 
 Datum

@@ -11,6 +11,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/timestamp.h"
 
 #include "catalog.h"
 #include "leaf.h"
@@ -24,42 +25,104 @@ enum
 	LEAF_PARENT,
 	LEAF_LOWER_BOUND,
 	LEAF_UPPER_BOUND,
-	LEAF_STATE
+	LEAF_ATTACHED,
+	LEAF_STATE,
+	LEAF_CLOSE_AT
 };
 
 static void visit_row(TupleTableSlot *slot, void *arg);
+static void visit_closed_bound(TupleTableSlot *slot, void *arg);
+static bool is_of_log(TupleTableSlot *slot);
 static bool is_lane_index(Relation index);
+
+static TableCache closed_cache;
+static TimestampTz closed_bound;
 
 LogLeaf *
 LeafList(MemoryContext context, int *n)
 {
-	List *oids = find_inheritance_children(CatalogGet(false)->message, NoLock);
+	List *children =
+		find_inheritance_children(CatalogGet(false)->message, NoLock);
+	List *registered = NIL;
 	LogLeaf *leaves;
 	ListCell *cell;
 
-	TableVisit(CatalogGet(false)->leaf, visit_row, &oids);
-	leaves = MemoryContextAllocZero(context,
-									sizeof(LogLeaf) * (list_length(oids) + 1));
+	TableVisit(CatalogGet(false)->leaf, visit_row, &registered);
+	leaves = MemoryContextAllocZero(
+		context, sizeof(LogLeaf) *
+					 (list_length(children) + list_length(registered) + 1));
 	*n = 0;
-	foreach(cell, oids)
+	foreach(cell, registered)
+	{
+		LogLeaf *leaf = lfirst(cell);
+
+		leaves[(*n)++] = *leaf;
+		children = list_delete_oid(children, leaf->relid);
+	}
+	foreach(cell, children)
 		leaves[(*n)++].relid = lfirst_oid(cell);
-	list_free(oids);
+	list_free_deep(registered);
+	list_free(children);
 	return leaves;
 }
 
-/* Tables that left the tree with their rows. */
+/* Registered leaves of the log that are still there. */
 static void
 visit_row(TupleTableSlot *slot, void *arg)
 {
-	List **oids = arg;
+	List **registered = arg;
 	bool isnull;
-	Oid relid = DatumGetObjectId(slot_getattr(slot, LEAF_RELATION, &isnull));
-	Oid parent = DatumGetObjectId(slot_getattr(slot, LEAF_PARENT, &isnull));
+	LogLeaf *leaf;
+	Datum close_at;
 
-	if (parent == CatalogGet(false)->message &&
-		strcmp(SlotText(slot, LEAF_STATE), "detached") == 0 &&
-		get_rel_name(relid) != NULL)
-		*oids = list_append_unique_oid(*oids, relid);
+	if (!is_of_log(slot))
+		return;
+	leaf = palloc0(sizeof(LogLeaf));
+	leaf->relid = DatumGetObjectId(slot_getattr(slot, LEAF_RELATION, &isnull));
+	close_at = slot_getattr(slot, LEAF_CLOSE_AT, &isnull);
+	if (!isnull)
+		leaf->close_at = DatumGetUInt64(close_at);
+	if (get_rel_name(leaf->relid) != NULL)
+		*registered = lappend(*registered, leaf);
+}
+
+static bool
+is_of_log(TupleTableSlot *slot)
+{
+	bool isnull;
+
+	return DatumGetObjectId(slot_getattr(slot, LEAF_PARENT, &isnull)) ==
+		   CatalogGet(false)->message;
+}
+
+TimestampTz
+LeafClosedBound(void)
+{
+	TimestampTz bound = DT_NOBEGIN;
+
+	if (!closed_cache.valid)
+	{
+		TableCacheFill(&closed_cache, CatalogGet(false)->leaf,
+					   visit_closed_bound, &bound);
+		closed_bound = bound;
+	}
+	return closed_bound;
+}
+
+static void
+visit_closed_bound(TupleTableSlot *slot, void *arg)
+{
+	TimestampTz *bound = arg;
+	bool isnull;
+	Datum upper;
+
+	if (!is_of_log(slot) ||
+		!DatumGetBool(slot_getattr(slot, LEAF_ATTACHED, &isnull)) ||
+		strcmp(SlotText(slot, LEAF_STATE), "open") == 0)
+		return;
+	upper = slot_getattr(slot, LEAF_UPPER_BOUND, &isnull);
+	if (!isnull)
+		*bound = Max(*bound, DatumGetTimestampTz(upper));
 }
 
 Relation

@@ -29,7 +29,7 @@
 /* How often locking starts anew because the tree changed meanwhile. */
 #define LOCK_ATTEMPTS 5
 
-static bool lock_leaves(void);
+static bool lock_leaves(uint64 oldest);
 static void list_leaves(void);
 static bool take_snapshot(void);
 static void close_leaves(void);
@@ -65,7 +65,7 @@ LogInit(void)
 }
 
 LogReadResult
-LogReadBegin(void)
+LogReadBegin(uint64 oldest)
 {
 	const OutboxCatalog *catalog = CatalogGet(true);
 	int attempts = 0;
@@ -85,7 +85,7 @@ LogReadBegin(void)
 			return LOG_READ_BUSY;
 		if (leaves_generation != CatalogGeneration())
 			list_leaves();
-		if (!lock_leaves())
+		if (!lock_leaves(oldest))
 			return LOG_READ_BUSY;
 	} while (leaves_generation != CatalogGeneration());
 
@@ -143,10 +143,13 @@ take_snapshot(void)
 }
 
 static bool
-lock_leaves(void)
+lock_leaves(uint64 oldest)
 {
 	for (int i = 0; i < nleaves; i++)
 	{
+		leaves[i].past = LogLeafIsPast(i, oldest);
+		if (leaves[i].past)
+			continue;
 		if (!ConditionalLockRelationOid(leaves[i].relid, AccessShareLock))
 			return false;
 	}
@@ -156,14 +159,17 @@ lock_leaves(void)
 static void
 open_leaf(LogLeaf *leaf)
 {
+	leaf->rel = NULL;
+	leaf->scan = NULL;
+	leaf->slot = NULL;
+	if (leaf->past)
+		return;
 	leaf->rel = table_open(leaf->relid, NoLock);
 	if (leaf->storage != RelationStorageId(leaf->rel))
 	{
 		leaf->storage = RelationStorageId(leaf->rel);
 		layout++;
 	}
-	leaf->scan = NULL;
-	leaf->slot = NULL;
 }
 
 static void
@@ -180,7 +186,8 @@ close_leaves(void)
 			index_endscan(leaf->scan);
 			index_close(leaf->index, NoLock);
 		}
-		table_close(leaf->rel, NoLock);
+		if (leaf->rel != NULL)
+			table_close(leaf->rel, NoLock);
 	}
 	LogReadAbort();
 }
@@ -221,6 +228,12 @@ int
 LogLeafCount(void)
 {
 	return nleaves;
+}
+
+bool
+LogLeafIsPast(int leaf, uint64 xmin)
+{
+	return leaves[leaf].close_at != 0 && leaves[leaf].close_at <= xmin;
 }
 
 static bool

@@ -43,8 +43,12 @@ typedef enum LogReadResult
 
 extern void LogInit(void);
 
-/* Between the two an open transaction; LogReadEnd() before its end. */
-extern LogReadResult LogReadBegin(void);
+/*
+ * Between the two an open transaction; LogReadEnd() before its end. Leaves that
+ * hold nothing above `oldest`, a stored xid, are not touched: the xmin of the
+ * progress that lags most.
+ */
+extern LogReadResult LogReadBegin(uint64 oldest);
 extern void LogReadEnd(void);
 
 /* After an error, when the transaction has been aborted. */
@@ -57,6 +61,9 @@ extern const Progress *LogTarget(void);
 extern uint64 LogLayout(void);
 
 extern int LogLeafCount(void);
+
+/* All that the leaf holds has left the lane whose progress has this xmin. */
+extern bool LogLeafIsPast(int leaf, uint64 xmin);
 
 /*
  * Visits one lane's entries of a leaf with lo <= xid < hi, by (xid, seq), from

@@ -26,6 +26,7 @@
 #include "headers.h"
 #include "guc.h"
 #include "instance.h"
+#include "leaf.h"
 #include "message.h"
 #include "murmur2.h"
 #include "route.h"
@@ -77,13 +78,23 @@ outbox_next_seq(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(seq);
 }
 
+/* A clock that went back must not reach what has been closed. */
+static TimestampTz
+current_time(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz bound = LeafClosedBound();
+
+	return now >= bound ? now : bound + now % USECS_PER_SEC;
+}
+
 Datum
 outbox_next_created_at(PG_FUNCTION_ARGS)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz at = current_time();
 
-	issue(issued_times, &next_issued_time, now);
-	PG_RETURN_TIMESTAMPTZ(now);
+	issue(issued_times, &next_issued_time, at);
+	PG_RETURN_TIMESTAMPTZ(at);
 }
 
 Datum
@@ -97,7 +108,7 @@ outbox_current_xid(PG_FUNCTION_ARGS)
 void
 MessageDate(Message *m)
 {
-	MessageSet(m, MSG_CREATED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
+	MessageSet(m, MSG_CREATED_AT, TimestampTzGetDatum(current_time()));
 }
 
 void

@@ -112,6 +112,20 @@ set_fixed_headers(TupleTableSlot *slot, const char *source)
 	set(H_SEQUENCE, seq_text, pg_lltoa(seq, seq_text));
 }
 
+/*
+ * Milliseconds since the epoch; never a time to come, as after a clock that was
+ * ahead: brokers refuse those, and ce_time tells it anyway.
+ */
+static int64
+kafka_timestamp(TimestampTz created_at)
+{
+	static TimestampTz now = 0;
+
+	if (created_at > now)
+		now = GetCurrentTimestamp();
+	return UnixMicroseconds(Min(created_at, now)) / 1000;
+}
+
 void
 RecordBuild(TupleTableSlot *slot, const char *source, ProducerRecord *record,
 			char **topic)
@@ -153,9 +167,8 @@ RecordBuild(TupleTableSlot *slot, const char *source, ProducerRecord *record,
 
 	record->key = key.data;
 	record->key_len = key.len;
-	record->timestamp_ms = UnixMicroseconds(DatumGetTimestampTz(
-							   slot->tts_values[MSG_CREATED_AT - 1])) /
-						   1000;
+	record->timestamp_ms = kafka_timestamp(
+		DatumGetTimestampTz(slot->tts_values[MSG_CREATED_AT - 1]));
 	record->headers = headers;
 	record->nheaders = nheaders;
 }

@@ -267,6 +267,20 @@ any_ready(void)
 	return false;
 }
 
+/* Of the lanes that are read now. */
+static uint64
+oldest_progress(void)
+{
+	uint64 oldest = PG_UINT64_MAX;
+
+	for (int i = 0; i < OUTBOX_LANES; i++)
+	{
+		if (LaneIsReady(&lanes[i], now))
+			oldest = Min(oldest, lanes[i].progress.then->xmin);
+	}
+	return oldest;
+}
+
 static void
 read_lanes(void)
 {
@@ -278,7 +292,7 @@ read_lanes(void)
 		return;
 
 	TransactionBeginBare("reading the log");
-	result = LogReadBegin();
+	result = LogReadBegin(oldest_progress());
 	if (result == LOG_READ_OK)
 	{
 		for (int i = 0; i < OUTBOX_LANES && !sender->queue_full; i++)

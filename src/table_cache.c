@@ -6,6 +6,8 @@
 
 #include "access/table.h"
 #include "access/tableam.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -15,6 +17,8 @@
 #include "table_cache.h"
 
 static void on_relcache(Datum arg, Oid relid);
+
+PG_FUNCTION_INFO_V1(outbox_table_changed);
 
 void
 TableCacheFill(TableCache *cache, Oid relid, TableVisitor visit, void *arg)
@@ -83,4 +87,16 @@ on_relcache(Datum arg, Oid relid)
 
 	if (!OidIsValid(relid) || relid == cache->relid)
 		cache->valid = false;
+}
+
+/* Statement trigger: every backend reads the table again. */
+Datum
+outbox_table_changed(PG_FUNCTION_ARGS)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+						errmsg("function \"%s\" was not called by a trigger",
+							   "table_changed")));
+	CacheInvalidateRelcache(((TriggerData *) fcinfo->context)->tg_relation);
+	return PointerGetDatum(NULL);
 }

@@ -191,6 +191,8 @@ scan_all(Pass *pass, int lane, const XidRange *ranges, int nranges,
 {
 	for (int leaf = 0; leaf < LogLeafCount() && nranges > 0; leaf++)
 	{
+		if (LogLeafIsPast(leaf, pass->then->xmin))
+			continue;
 		for (int r = 0; r < nranges; r++)
 			LogScan(leaf, lane, ranges[r].lo, ranges[r].hi, NULL, visit, pass);
 	}
@@ -317,6 +319,11 @@ read_block(Walk *walk)
 	{
 		XidRange *range = &walk->ranges[walk->range];
 
+		if (LogLeafIsPast(walk->leaf, walk->then->xmin))
+		{
+			walk->leaf++;
+			continue;
+		}
 		if (!LogScan(walk->leaf, walk->lane, range->lo, range->hi,
 					 walk->position.xid == 0 ? NULL : &walk->position,
 					 visit_block, &block))

@@ -78,7 +78,7 @@ sub kept
 {
 	my ($db) = @_;
 	return sql($db, <<'END');
-SELECT l.relation, l.state, c.relispartition,
+SELECT l.relation, l.attached, c.relispartition,
 	EXISTS (SELECT FROM pg_depend AS d WHERE d.objid = c.oid AND d.deptype = 'e')
 FROM outbox.leaf AS l JOIN pg_class AS c ON c.oid = l.relation
 WHERE c.relname ~ '^message_kept_' ORDER BY l.relation::text
@@ -91,7 +91,7 @@ END
 	my $topic = database($db, 'outbox.enabled = off');
 	enqueue($db, $topic, 3000) for 1 .. 4;
 	is(sql($db, q{SELECT outbox.heal_default('message')}), 't', 'a DEFAULT with 12,000 rows is healed');
-	like(kept($db), qr/^outbox\.message_kept_\d{8}_\d+\|detached\|f\|f$/,
+	like(kept($db), qr/^outbox\.message_kept_\d{8}_\d+\|f\|f\|f$/,
 		'it has become a leaf outside of the tree and of the extension');
 	is(sql($db, 'SELECT count(*) FROM ONLY outbox.message_default'), '0', 'a new DEFAULT is in its place');
 	is(sql($db, <<'END'), 't|t', 'which belongs to the extension and to its dumps');

@@ -100,7 +100,7 @@ poll_until(
 	sub {
 		ledger('CALL outbox.maintain()');
 		return ledger(q{SELECT count(*) FROM outbox.leaf
-			WHERE parent = 'outbox.batch'::regclass AND state = 'detached'}) eq '1';
+			WHERE parent = 'outbox.batch'::regclass AND NOT attached}) eq '1';
 	},
 	120,
 	'the full DEFAULT partition to be replaced');
