@@ -68,6 +68,17 @@ LaneIsReady(const Lane *lane, TimestampTz now)
 		   (lane->wanted || lane->progress.target != NULL);
 }
 
+int64
+LaneWalkPosition(const Lane *lane, TimestampTz now)
+{
+	if (lane->walk == NULL || !WalkIsLarge(lane->walk) || lane->releasing ||
+		lane->retry_at > now)
+		return PG_INT64_MAX;
+	return lane->window_end < lane->nentries
+			   ? lane->entries[lane->window_end].seq
+			   : lane->progress.last_seq;
+}
+
 /* Sees to it that there are entries to send; false where nothing is left. */
 static bool
 prepare(Lane *lane)

@@ -93,6 +93,9 @@ extern void LaneDrop(Lane *lane);
 /* Has, or may have, something to send, and nothing in flight. */
 extern bool LaneIsReady(const Lane *lane, TimestampTz now);
 
+/* The seq that a large walk reads next; PG_INT64_MAX where there is none. */
+extern int64 LaneWalkPosition(const Lane *lane, TimestampTz now);
+
 /* Within an open read: hands the next batch over. */
 extern void LaneRead(Lane *lane, LaneSender *sender);
 

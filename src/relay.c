@@ -47,6 +47,9 @@
 
 #define READ_MAX_MS 100
 
+/* So many batches may a lane be ahead of another in a large walk. */
+#define LEAD_BATCHES 1
+
 static void step(void);
 static void work(void);
 static void reload(void);
@@ -55,6 +58,7 @@ static void look_at_instance(const Instance *instance);
 static void start_fresh(void);
 static void take_wakeups(void);
 static void read_lanes(void);
+static bool is_ready(const Lane *lane);
 static bool any_ready(void);
 static void maintain(void);
 static void sleep_until_due(void);
@@ -261,10 +265,34 @@ any_ready(void)
 		return false;
 	for (int i = 0; i < OUTBOX_LANES; i++)
 	{
-		if (LaneIsReady(&lanes[i], now))
+		if (is_ready(&lanes[i]))
 			return true;
 	}
 	return false;
+}
+
+/*
+ * A lane's rows lie all over the heap: lanes that walk far apart would each
+ * read all of it. So none runs far ahead of the last.
+ */
+static bool
+is_too_far(const Lane *lane)
+{
+	int64 position = LaneWalkPosition(lane, now);
+	int64 last = PG_INT64_MAX;
+
+	if (position == PG_INT64_MAX)
+		return false;
+	for (int i = 0; i < OUTBOX_LANES; i++)
+		last = Min(last, LaneWalkPosition(&lanes[i], now));
+	return position - last >
+		   LEAD_BATCHES * OUTBOX_LANES * (int64) outbox_batch_size;
+}
+
+static bool
+is_ready(const Lane *lane)
+{
+	return LaneIsReady(lane, now) && !is_too_far(lane);
 }
 
 /* Of the lanes that are read now. */
@@ -275,7 +303,7 @@ oldest_progress(void)
 
 	for (int i = 0; i < OUTBOX_LANES; i++)
 	{
-		if (LaneIsReady(&lanes[i], now))
+		if (is_ready(&lanes[i]))
 			oldest = Min(oldest, lanes[i].progress.then->xmin);
 	}
 	return oldest;
@@ -299,7 +327,7 @@ read_lanes(void)
 		{
 			Lane *lane = &lanes[(first + i) % OUTBOX_LANES];
 
-			if (!LaneIsReady(lane, now))
+			if (!is_ready(lane))
 				continue;
 			LaneRead(lane, sender);
 			if (TimestampDifferenceExceeds(now, GetCurrentTimestamp(),
@@ -349,7 +377,8 @@ sleep_until_due(void)
 	{
 		for (int i = 0; i < OUTBOX_LANES; i++)
 		{
-			if (LaneIsReady(&lanes[i], lanes[i].retry_at))
+			if (LaneIsReady(&lanes[i], lanes[i].retry_at) &&
+				!is_too_far(&lanes[i]))
 				due = Min(due, Max(lanes[i].retry_at, read_at));
 		}
 	}

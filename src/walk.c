@@ -157,6 +157,12 @@ WalkEnd(Walk *walk)
 	MemoryContextDelete(walk->context);
 }
 
+bool
+WalkIsLarge(const Walk *walk)
+{
+	return walk->mode != WALK_WHOLE;
+}
+
 uint64
 WalkLayout(const Walk *walk)
 {

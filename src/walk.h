@@ -34,6 +34,9 @@ extern Walk *WalkBegin(MemoryContext parent, int lane, const Progress *then,
 extern LogEntry *WalkNext(Walk *walk, int *n, bool *last);
 extern void WalkEnd(Walk *walk);
 
+/* Too large to be collected at once. */
+extern bool WalkIsLarge(const Walk *walk);
+
 /* LogLayout() that the entries belong to. */
 extern uint64 WalkLayout(const Walk *walk);
 
