@@ -25,6 +25,8 @@
 /* Events served before the caller gets on with its other work. */
 #define EVENTS_AT_ONCE 20000
 
+static void compare_config(void);
+static void check_silence(TimestampTz now);
 static void serve_events(void);
 static void serve_report(const ProducerEvent *event);
 static void retire(void);
@@ -96,41 +98,54 @@ DeliveryServe(bool wanted)
 		ProducerOutstanding(producer) > 0)
 		silent_since = now;
 
-	if (config_stale && producer != NULL && !retiring)
+	if (producer != NULL && !retiring)
 	{
-		KafkaConfig *fresh = load_config();
-
-		config_stale = false;
-		if (fresh != NULL && same_config(fresh, config))
-			KafkaConfigFree(fresh);
-		else
-		{
-			if (fresh != NULL)
-				KafkaConfigFree(fresh);
-			ereport(
-				LOG,
-				(errmsg(
-					"outbox: the Kafka configuration has changed, making a new producer")));
+		if (ProducerFatal(producer))
 			retire();
-		}
-	}
-
-	if (producer != NULL && !retiring && silent_since != 0 &&
-		outbox_delivery_timeout > 0 &&
-		TimestampDifferenceExceeds(silent_since, now, outbox_delivery_timeout))
-	{
-		TroubleReport(
-			TROUBLE_NO_ANSWER,
-			"no message was acknowledged within outbox.delivery_timeout, making a new producer",
-			NULL);
-		attempts++;
-		retire();
+		else if (config_stale)
+			compare_config();
+		else
+			check_silence(now);
 	}
 	if (retiring && (ProducerOutstanding(producer) == 0 || now >= retire_by))
 		replace();
 	settle_lanes(now);
 	if (producer == NULL && wanted && now >= create_at)
 		create();
+}
+
+/* A configuration that is refused leaves the producer as it is. */
+static void
+compare_config(void)
+{
+	KafkaConfig *fresh = load_config();
+
+	config_stale = false;
+	if (fresh == NULL)
+		return;
+	if (!same_config(fresh, config))
+	{
+		ereport(
+			LOG,
+			(errmsg(
+				"outbox: the Kafka configuration has changed, making a new producer")));
+		retire();
+	}
+	KafkaConfigFree(fresh);
+}
+
+static void
+check_silence(TimestampTz now)
+{
+	if (silent_since == 0 || !TimestampDifferenceExceeds(
+								 silent_since, now, outbox_delivery_timeout))
+		return;
+	TroubleReport(
+		TROUBLE_NO_ANSWER,
+		"no message was acknowledged within outbox.delivery_timeout, making a new producer",
+		NULL);
+	attempts++;
+	retire();
 }
 
 static void

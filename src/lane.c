@@ -259,7 +259,11 @@ send_entry(Lane *lane, int index, LaneSender *sender, int64 *bytes)
 			sender->queue_full = true;
 			break;
 		case PRODUCER_REFUSED:
-			lane->blamed_code = code != 0 ? code : -1;
+			/* A producer that is at its end says nothing of the message. */
+			if (ProducerWasPurged(code))
+				sender->queue_full = true;
+			else
+				lane->blamed_code = code != 0 ? code : -1;
 			break;
 	}
 	MemoryContextSwitchTo(caller);
