@@ -813,8 +813,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
 BEGIN
+	-- A request of another database came with its messages: this is a copy.
 	IF (SELECT count(*) FROM outbox.instance) <> 1
-		OR NOT EXISTS (SELECT FROM outbox.start_request AS r WHERE r.database = me) THEN
+		OR (SELECT bool_and(r.database = me) FROM outbox.start_request AS r) IS NOT TRUE THEN
 		RETURN false;
 	END IF;
 	UPDATE outbox.instance
@@ -902,7 +903,8 @@ BEGIN
 	"check" := 'started';
 	IF i.rows = 1 AND i.started_in = me THEN
 		status := 'ok'; value := 'started'; advice := NULL;
-	ELSIF i.rows = 1 AND i.started_in IS NULL THEN
+	ELSIF i.rows = 1 AND i.started_in IS NULL
+		AND NOT EXISTS (SELECT FROM outbox.start_request AS r WHERE r.database <> me) THEN
 		status := 'ok'; value := 'fresh'; advice := 'Starts with the first message.';
 	ELSE
 		status := 'critical'; value := 'copy';
@@ -1037,7 +1039,8 @@ COMMENT ON COLUMN outbox.message.created_at IS
 COMMENT ON COLUMN outbox.message.xid IS
 	'Top-level transaction of the message: its xid + the life of the database * 2^44. From the column''s default only.';
 COMMENT ON COLUMN outbox.message.lane IS
-	'Which of the 16 lanes publishes the message: outbox.message_lane() of its key. The row trigger sets it.';
+	'Which of the 16 lanes publishes the message: outbox.message_lane() of its key. The row trigger sets it. '
+	'-1: came by logical replication and is never published here.';
 COMMENT ON COLUMN outbox.message.aggregate_type IS
 	'Kind of the thing that the message is about, for example order; not empty. Chooses the route.';
 COMMENT ON COLUMN outbox.message.aggregate_id IS
@@ -1351,7 +1354,7 @@ COMMENT ON PROCEDURE outbox.maintain() IS
 	'Commits after each step, so it cannot run inside a transaction. What a lock prevents is left for the next time.';
 
 COMMENT ON FUNCTION outbox.start_fresh() IS
-	'Starts a fresh database whose first message has asked for it. The worker calls it. False: nothing to start.';
+	'Starts a fresh database whose first message has asked for it. The worker calls it. False: nothing to start, or a copy.';
 COMMENT ON FUNCTION outbox.start(text) IS
 	'Lets a copy publish from now on (restored, made from a template, or a server with another outbox.identity), or starts a fresh database. '
 	'source: the new ce_source; null: as it was. Returns ce_source. Error 55P03: transactions that have enqueued are still open after 2 s.';

@@ -15,6 +15,7 @@
 #include "executor/tuptable.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "replication/origin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
@@ -389,8 +390,28 @@ on_subxact(SubXactEvent event, SubTransactionId mine, SubTransactionId parent,
 }
 
 /*
+ * A restored row passes as it is.  Not so a replicated one: its xid is one of
+ * another server, and would once be reached here.  In no lane it is never
+ * published.
+ */
+static HeapTuple
+pass_foreign(TriggerData *trigger, HeapTuple tuple)
+{
+	int attr = MSG_LANE;
+	Datum value = Int16GetDatum(OUTBOX_NO_LANE);
+	bool isnull = false;
+
+	if (replorigin_session_origin == InvalidRepOriginId)
+		return tuple;
+	return heap_modify_tuple_by_cols(tuple,
+									 RelationGetDescr(trigger->tg_relation), 1,
+									 &attr, &value, &isnull);
+}
+
+/*
  * Row trigger on the log.  A row that carries another transaction's xid was
- * restored or replicated and passes as it is.
+ * restored or replicated.  The xid of a row that comes with its lane may be
+ * our own by chance, where both servers are young.
  */
 Datum
 outbox_message_complete(PG_FUNCTION_ARGS)
@@ -434,9 +455,9 @@ outbox_message_complete(PG_FUNCTION_ARGS)
 				 errmsg(
 					 "columns seq, created_at and xid of a message cannot be given"),
 				 errhint("Leave them out, or write DEFAULT.")));
-		if (MessageIsNull(&m, MSG_XID) ||
+		if (MessageIsNull(&m, MSG_XID) || !MessageIsNull(&m, MSG_LANE) ||
 			DatumGetUInt64(MessageValue(&m, MSG_XID)) != MessageOwnXid())
-			return PointerGetDatum(tuple);
+			return PointerGetDatum(pass_foreign(trigger, tuple));
 	}
 
 	MessageComplete(&m);

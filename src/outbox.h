@@ -16,6 +16,9 @@
 /* Fixed for ever: lanes are stored in the rows. */
 #define OUTBOX_LANES 16
 
+/* Lane of messages that another database publishes. */
+#define OUTBOX_NO_LANE (-1)
+
 /* What Kafka accepts as a topic name. */
 #define OUTBOX_TOPIC_MAX 249
 
