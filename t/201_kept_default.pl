@@ -27,6 +27,13 @@ sub database
 	return unique_topic($db);
 }
 
+# It gives up where somebody looks at the log at the same time.
+sub heal
+{
+	my ($db, $parent) = @_;
+	return $node->poll_query_until($db, "SELECT outbox.heal_default('$parent')");
+}
+
 sub stop_relay
 {
 	my ($db) = @_;
@@ -90,7 +97,7 @@ END
 	my $db    = 'pending';
 	my $topic = database($db, 'outbox.enabled = off');
 	enqueue($db, $topic, 3000) for 1 .. 4;
-	is(sql($db, q{SELECT outbox.heal_default('message')}), 't', 'a DEFAULT with 12,000 rows is healed');
+	ok(heal($db, 'message'), 'a DEFAULT with 12,000 rows is healed');
 	like(kept($db), qr/^outbox\.message_kept_\d{8}_\d+\|f\|f\|f$/,
 		'it has become a leaf outside of the tree and of the extension');
 	is(sql($db, 'SELECT count(*) FROM ONLY outbox.message_default'), '0', 'a new DEFAULT is in its place');
@@ -126,7 +133,7 @@ INSERT INTO outbox.message (created_at, aggregate_type, aggregate_id, event_type
 SELECT now() - g * interval '1 day', 'order', g::text, 'created', '$topic', to_json(12500 / 100)
 FROM generate_series(1, 40) AS g
 END
-	is(sql($db, q{SELECT outbox.heal_default('message')}), 't', 'a DEFAULT with rows of 40 days is healed');
+	ok(heal($db, 'message'), 'a DEFAULT with rows of 40 days is healed');
 	my @kept = split /\n/, kept($db);
 	is(scalar @kept, 2, 'there are two kept leaves');
 	is(sql($db, 'SELECT count(*) FROM outbox.pending'), '40', 'the second is in outbox.pending');
@@ -161,7 +168,7 @@ END
 	is(sql($db, q{SELECT outbox.heal_default('message')}), 'f', 'an open transaction keeps it from being healed');
 	$idle->query_safe('COMMIT');
 	$idle->quit;
-	is(sql($db, q{SELECT outbox.heal_default('message')}), 't', 'after its end it can be');
+	ok(heal($db, 'message'), 'after its end it can be');
 	is(sql($db, 'SELECT status, count(*) FROM outbox.delivery GROUP BY 1 ORDER BY 1'), "PENDING|4001\nSENT|8000",
 		'the kept leaf has rows that were sent and others');
 	start_relay($db);
@@ -193,7 +200,7 @@ INSERT INTO outbox.batch SELECT b.id, b.recorded_at - d * interval '1 day', b.wo
 FROM gone AS b CROSS JOIN generate_series(1, 33) AS d;
 COMMIT;
 END
-	is(sql($db, q{SELECT outbox.heal_default('batch')}), 't', 'a DEFAULT of the ledger with rows of 33 days is healed');
+	ok(heal($db, 'batch'), 'a DEFAULT of the ledger with rows of 33 days is healed');
 	is(sql($db, 'SELECT status, count(*) FROM outbox.delivery GROUP BY 1'), 'SENT|1000', 'what was sent stays SENT');
 	start_relay($db);
 	enqueue($db, $topic, 100);
