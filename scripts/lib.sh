@@ -61,6 +61,24 @@ pg_config()
 	fi
 }
 
+# The mirror that apt uses for Debian itself; nothing where it knows none
+debian_mirror()
+{
+	local from
+	from=$(first_mirror)
+	if [ -z "$from" ]; then
+		as_root apt-get -q update >/dev/null 2>&1 || true
+		from=$(first_mirror)
+	fi
+	echo "$from"
+}
+
+first_mirror()
+{
+	apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 'Created-By: Packages' |
+		awk '$1 == "Debian" && $2 !~ /security/ { print $2; exit }'
+}
+
 # PostgreSQL refuses to run as root. Decide once how the servers are to be
 # started: as ourselves, in a user namespace that calls us nobody (the files
 # stay ours), or as the user postgres.
@@ -136,13 +154,13 @@ copy_source()
 }
 
 # build_and_install DESTDIR LOG [MAKE-ARGUMENT…]: the compiled objects are kept
-# between runs, and one run at a time may build.
+# between runs, and one run at a time may build. COPT adds compiler options.
 build_and_install()
 {
 	local destdir=$1 log=$2 objects arguments
 	shift 2
-	objects=$CACHE/build-$(printf '%s %s %s' "$ROOT" "$(pg_config --version)" "$*" |
-		sha256sum | cut -c1-12)
+	objects=$CACHE/build-$(printf '%s\n' "$ROOT" "$(pg_config --version)" \
+		"$(pg_config --configure)" "${COPT:-}" "$*" | sha256sum | cut -c1-12)
 	arguments=(-C "$objects" PG_CONFIG="$(pg_config --bindir)/pg_config" "$@")
 	mkdir -p "$objects"
 	(
@@ -151,6 +169,12 @@ build_and_install()
 		quietly "$log" make -s -j2 "${arguments[@]}" &&
 			quietly "$log" make install DESTDIR="$destdir" "${arguments[@]}"
 	) 9>"$objects.lock"
+}
+
+# Debian's servers can find an extension outside of their own directories.
+knows_destdir()
+{
+	grep -q extension_destdir "$(pg_config --bindir)/postgres"
 }
 
 # The settings with which a server finds outbox below DESTDIR.
