@@ -51,6 +51,7 @@ static bool retiring = false; /* takes no more messages */
 static TimestampTz retire_by; /* then whatever is in flight is given up */
 static int attempts = 0;	  /* producers made without a delivery */
 static TimestampTz create_at = 0;
+static bool producer_wanted = false;
 static TimestampTz silent_since = 0; /* 0: nothing outstanding */
 static int culprits = 0;			 /* lanes blamed for the retirement */
 
@@ -91,6 +92,7 @@ DeliveryServe(bool wanted)
 {
 	TimestampTz now;
 
+	producer_wanted = wanted;
 	if (producer != NULL)
 		serve_events();
 	now = GetCurrentTimestamp();
@@ -374,7 +376,7 @@ DeliveryDue(void)
 	TimestampTz due = DT_NOEND;
 
 	if (producer == NULL)
-		return create_at;
+		return producer_wanted ? create_at : DT_NOEND;
 	if (config_stale)
 		return 0;
 	if (retiring)
