@@ -55,6 +55,8 @@ RouteFind(const char *aggregate_type, const char *event_type)
 	const Route *best = &no_route;
 	int best_rank = -1;
 
+	/* Who holds all its locks already hears of no change by itself. */
+	AcceptInvalidationMessages();
 	if (!cache.valid)
 		fill();
 	for (int i = 0; i < nroutes; i++)
