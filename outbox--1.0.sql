@@ -579,14 +579,14 @@ BEGIN
 	EXECUTE format('SELECT count(*) > 10000 FROM (SELECT FROM outbox.%I LIMIT 10001) AS t', parent || '_default')
 	INTO crowded;
 	IF crowded THEN
-		RETURN false;
+		RETURN NULL;
 	END IF;
 	PERFORM outbox.attach_leaf(parent, day);
 	RETURN true;
 EXCEPTION
 	WHEN lock_not_available OR check_violation OR duplicate_table THEN
 		RAISE LOG 'outbox: partition of "%" for % not created: %', parent, day, SQLERRM;
-		RETURN false;
+		RETURN NULL;
 END $$;
 
 CREATE FUNCTION outbox.refresh_log() RETURNS void
@@ -729,7 +729,7 @@ BEGIN
 EXCEPTION
 	WHEN lock_not_available THEN
 		RAISE LOG 'outbox: default partition of "%" not healed: %', parent, SQLERRM;
-		RETURN false;
+		RETURN NULL;
 END $$;
 
 -- Closes a leaf, in two steps that must not share a transaction. The lock that
@@ -761,20 +761,22 @@ EXCEPTION
 END $$;
 
 -- What there is to do now, a statement a step: each wants a transaction of
--- its own, so that none keeps another's locks or is undone by its failure.
-CREATE FUNCTION outbox.maintenance_steps() RETURNS SETOF text
+-- its own, so that none keeps another's locks or is undone by its failure. One
+-- that returns null had its lock refused, as others of its table would have.
+CREATE FUNCTION outbox.maintenance_steps(OUT "table" text, OUT step text) RETURNS SETOF record
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-	p text;
 	d integer;
 	l record;
 	today date := outbox.leaf_day(clock_timestamp());
 BEGIN
-	FOREACH p IN ARRAY ARRAY['message', 'batch'] LOOP
-		RETURN NEXT format('SELECT outbox.heal_default(%L)', p);
+	FOREACH "table" IN ARRAY ARRAY['message', 'batch'] LOOP
+		step := format('SELECT outbox.heal_default(%L)', "table");
+		RETURN NEXT;
 		FOR d IN 1 .. current_setting('outbox.premake')::integer LOOP
-			IF NOT outbox.leaf_exists(p, today + d) THEN
-				RETURN NEXT format('SELECT outbox.create_leaf(%L, %L)', p, today + d);
+			IF NOT outbox.leaf_exists("table", today + d) THEN
+				step := format('SELECT outbox.create_leaf(%L, %L)', "table", today + d);
+				RETURN NEXT;
 			END IF;
 		END LOOP;
 	END LOOP;
@@ -784,9 +786,11 @@ BEGIN
 			AND (NOT f.attached OR f.upper_bound < clock_timestamp() - interval '1 hour')
 		ORDER BY f.lower_bound
 	LOOP
-		RETURN NEXT format('SELECT outbox.close_leaf(%L)', l.relation);
+		"table" := l.relation::text;
+		step := format('SELECT outbox.close_leaf(%L)', l.relation);
+		RETURN NEXT;
 		IF l.state = 'open' THEN
-			RETURN NEXT format('SELECT outbox.close_leaf(%L)', l.relation);
+			RETURN NEXT;
 		END IF;
 	END LOOP;
 END $$;
@@ -794,12 +798,18 @@ END $$;
 CREATE PROCEDURE outbox.maintain()
 LANGUAGE plpgsql AS $$
 DECLARE
-	step text;
+	s record;
+	done text;
+	refused text := '';
 BEGIN
-	FOR step IN SELECT s FROM outbox.maintenance_steps() AS s LOOP
+	FOR s IN SELECT * FROM outbox.maintenance_steps() LOOP
+		CONTINUE WHEN s."table" = refused;
 		COMMIT;
 		SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-		EXECUTE step;
+		EXECUTE s.step INTO done;
+		IF done IS NULL THEN
+			refused := s."table";
+		END IF;
 	END LOOP;
 END $$;
 
@@ -1329,7 +1339,7 @@ COMMENT ON FUNCTION outbox.attach_leaf(text, date) IS
 COMMENT ON FUNCTION outbox.set_lock_deadline(timestamptz) IS
 	'Sets lock_timeout to what is left until the time, at least 1 ms.';
 COMMENT ON FUNCTION outbox.create_leaf(text, date) IS
-	'Makes the partition of parent (message or batch) for a UTC day that has not begun. False: it is there, the day has begun, DEFAULT has more rows than ATTACH may read, or a lock was refused (see the log).';
+	'Makes the partition of parent (message or batch) for a UTC day that has not begun. False: it is there, or the day has begun; null: DEFAULT has more rows than ATTACH may read, or a lock was refused (see the log).';
 COMMENT ON FUNCTION outbox.refresh_log() IS
 	'Makes the view outbox.log anew, over the leaves that are there now.';
 COMMENT ON FUNCTION outbox.bind_kept() IS
@@ -1342,13 +1352,14 @@ COMMENT ON FUNCTION outbox.move_rows(text, text) IS
 	'Copies all rows of one table of the schema into another without firing users'' triggers and rules.';
 COMMENT ON FUNCTION outbox.heal_default(text) IS
 	'Gives today, and the rows in the DEFAULT partition of parent (message or batch), partitions of their own. '
-	'False: nothing to do, or a lock was not to be had within 50 ms (see the log). Error 25000: the transaction is not READ COMMITTED.';
+	'False: nothing to do; null: a lock was not to be had within 50 ms (see the log). Error 25000: the transaction is not READ COMMITTED.';
 COMMENT ON FUNCTION outbox.leaf_is_closed() IS
 	'Row trigger of a closed leaf: refuses every insertion (object_not_in_prerequisite_state).';
 COMMENT ON FUNCTION outbox.close_leaf(regclass) IS
 	'One of the two steps that close a leaf of the log; returns the state it is in then. A lock that is refused leaves it as it was.';
 COMMENT ON FUNCTION outbox.maintenance_steps() IS
-	'What maintenance has to do now: statements, each for a transaction of its own.';
+	'What maintenance has to do now: statements, each for a transaction of its own, and their tables. '
+	'Where one returns null, as a lock was refused, further ones of its table are left for the next time.';
 COMMENT ON PROCEDURE outbox.maintain() IS
 	'Does now what a worker does every outbox.maintenance_interval: makes the partitions of today and of outbox.premake days. '
 	'Commits after each step, so it cannot run inside a transaction. What a lock prevents is left for the next time.';

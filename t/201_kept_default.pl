@@ -165,7 +165,7 @@ END
 	is(sql($db, 'SELECT count(*) FROM outbox.message_default'), '8000', 'a relay sends from DEFAULT');
 	stop_relay($db);
 	enqueue($db, $topic, 4000);
-	is(sql($db, q{SELECT outbox.heal_default('message')}), 'f', 'an open transaction keeps it from being healed');
+	is(sql($db, q{SELECT outbox.heal_default('message')}), '', 'an open transaction keeps it from being healed');
 	$idle->query_safe('COMMIT');
 	$idle->quit;
 	ok(heal($db, 'message'), 'after its end it can be');
