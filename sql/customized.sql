@@ -240,17 +240,6 @@ CREATE TRIGGER change BEFORE INSERT ON outbox.message FOR EACH ROW EXECUTE FUNCT
 CREATE RULE copy AS ON INSERT TO outbox.message DO ALSO INSERT INTO public.audit (role, aggregate_id) VALUES ('rule', NEW.aggregate_id);
 ALTER TABLE outbox.message ADD CONSTRAINT known CHECK (aggregate_type = 'order');
 CREATE INDEX part ON outbox.message (lower(aggregate_type)) WHERE length(aggregate_id) > 0;
--- The worker does the same beside us, and locks may refuse either of us once.
-CREATE PROCEDURE maintain_until_healed()
-LANGUAGE plpgsql AS $$
-BEGIN
-	FOR attempt IN 1 .. 600 LOOP
-		CALL outbox.maintain();
-		EXIT WHEN NOT EXISTS (SELECT FROM outbox.message_default)
-			AND (SELECT count(*) FROM outbox.leaf WHERE parent = 'outbox.message'::regclass) > current_setting('outbox.premake')::integer;
-		PERFORM pg_sleep(0.1);
-	END LOOP;
-END $$;
 CALL maintain_until_healed();
 SELECT count(*) FROM outbox.message_default;
 SELECT count(*) > current_setting('outbox.premake')::integer FROM outbox.leaf WHERE parent = 'outbox.message'::regclass;
@@ -343,7 +332,6 @@ DROP SCHEMA regress_outbox_trap CASCADE;
 DROP SCHEMA outbox CASCADE;
 DROP TABLE audit, kind;
 DROP SEQUENCE ticket;
-DROP PROCEDURE maintain_until_healed();
 DROP FUNCTION send(text), change(), nothing(), drop_odd(), note(), note_rows(), echo(), fail_for(text), careless();
 DROP OWNED BY regress_outbox_app, regress_outbox_owner;
 DROP ROLE regress_outbox_app, regress_outbox_owner;

@@ -26,6 +26,18 @@ SELECT m.aggregate_type, m.aggregate_id, m.event_type, m.topic, m.key, m.payload
 FROM outbox.message AS m
 ORDER BY m.seq;
 
+-- The worker maintains beside us, and locks may refuse either of us once.
+CREATE OR REPLACE PROCEDURE public.maintain_until_healed()
+LANGUAGE plpgsql AS $$
+BEGIN
+	FOR attempt IN 1 .. 600 LOOP
+		CALL outbox.maintain();
+		EXIT WHEN NOT EXISTS (SELECT FROM outbox.message_default)
+			AND (SELECT count(*) FROM outbox.leaf WHERE parent = 'outbox.message'::regclass) > current_setting('outbox.premake')::integer;
+		PERFORM pg_sleep(0.1);
+	END LOOP;
+END $$;
+
 RESET client_min_messages;
 \pset format unaligned
 \pset tuples_only on
