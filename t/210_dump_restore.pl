@@ -112,7 +112,7 @@ SELECT outbox.message_id(created_at, xid, seq) FROM outbox.pending
 END
 is(scalar keys %pending, 140, 'and others pending');
 is($node->safe_psql('source', <<'END'), 't|10100|4', 'in two kept leaves and others');
-SELECT (SELECT count(*) FROM outbox.leaf WHERE parent = 'outbox.message'::regclass AND state = 'detached') = 2,
+SELECT (SELECT count(*) FROM outbox.leaf WHERE parent = 'outbox.message'::regclass AND NOT attached) = 2,
 	(SELECT count(*) FROM outbox.log) - (SELECT count(*) FROM outbox.message) - 40,
 	(SELECT count(*) FROM outbox.message) / 50
 END
