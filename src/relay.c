@@ -295,7 +295,10 @@ is_ready(const Lane *lane)
 	return LaneIsReady(lane, now) && !is_too_far(lane);
 }
 
-/* Of the lanes that are read now. */
+/*
+ * Of the lanes that may be read now: one that is too far ahead may be so no
+ * more when the last has been read.
+ */
 static uint64
 oldest_progress(void)
 {
@@ -303,7 +306,7 @@ oldest_progress(void)
 
 	for (int i = 0; i < OUTBOX_LANES; i++)
 	{
-		if (is_ready(&lanes[i]))
+		if (LaneIsReady(&lanes[i], now))
 			oldest = Min(oldest, lanes[i].progress.then->xmin);
 	}
 	return oldest;
