@@ -34,6 +34,16 @@ MaintenanceRun(void)
 	}
 }
 
+static char *
+copy_value(HeapTuple tuple, TupleDesc desc, int attno, MemoryContext context)
+{
+	char *value = SPI_getvalue(tuple, desc, attno);
+
+	if (value == NULL)
+		elog(ERROR, "a step of maintenance is null");
+	return MemoryContextStrdup(context, value);
+}
+
 static Step *
 list_steps(uint64 *n)
 {
@@ -41,8 +51,9 @@ list_steps(uint64 *n)
 	Step *steps;
 
 	TransactionBegin("looking for maintenance");
-	if (SPI_execute("SELECT * FROM outbox.maintenance_steps()", true, 0) !=
-		SPI_OK_SELECT)
+	if (SPI_execute(
+			"SELECT s.\"table\", s.step FROM outbox.maintenance_steps() AS s",
+			true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not list the steps of maintenance");
 	*n = SPI_processed;
 	steps = MemoryContextAlloc(caller, sizeof(Step) * (*n + 1));
@@ -51,10 +62,8 @@ list_steps(uint64 *n)
 		HeapTuple tuple = SPI_tuptable->vals[i];
 		TupleDesc desc = SPI_tuptable->tupdesc;
 
-		steps[i].table =
-			MemoryContextStrdup(caller, SPI_getvalue(tuple, desc, 1));
-		steps[i].statement =
-			MemoryContextStrdup(caller, SPI_getvalue(tuple, desc, 2));
+		steps[i].table = copy_value(tuple, desc, 1, caller);
+		steps[i].statement = copy_value(tuple, desc, 2, caller);
 	}
 	TransactionCommit();
 	return steps;
