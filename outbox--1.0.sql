@@ -1,5 +1,5 @@
-/* outbox--1.0.sql: the objects of the extension, in the order of STYLE:
- * tables, indexes, internal functions, public functions, views, comments,
+/* outbox--1.0.sql: the objects of the extension, in ASCII (databases of any
+ * encoding read it), in this order: tables, indexes, internal functions, public functions, views, comments,
  * what a dump carries, privileges. */
 
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
@@ -1117,7 +1117,7 @@ COMMENT ON COLUMN outbox.batch.id IS 'Order of the records.';
 COMMENT ON COLUMN outbox.batch.recorded_at IS 'When the record was written. Chooses the partition.';
 COMMENT ON COLUMN outbox.batch.worker_pid IS 'Process that wrote it.';
 COMMENT ON COLUMN outbox.batch.snapshots IS 'The snapshots that the lanes refer to, each once, in stored xids.';
-COMMENT ON COLUMN outbox.batch.lanes IS 'The lanes that moved; the three arrays lane_… run in parallel.';
+COMMENT ON COLUMN outbox.batch.lanes IS 'The lanes that moved; the three arrays lane_* run in parallel.';
 COMMENT ON COLUMN outbox.batch.lane_snapshot IS
 	'Place in snapshots: what that one sees has left the log.';
 COMMENT ON COLUMN outbox.batch.lane_target IS
@@ -1126,7 +1126,7 @@ COMMENT ON COLUMN outbox.batch.lane_seq IS 'seq of the last message that has lef
 COMMENT ON COLUMN outbox.batch.messages IS 'Messages acknowledged since the worker''s last record, in all lanes.';
 COMMENT ON COLUMN outbox.batch.bytes IS 'Bytes of their keys and values.';
 COMMENT ON COLUMN outbox.batch.topics IS 'The topics that the ranges refer to, each once.';
-COMMENT ON COLUMN outbox.batch.range_topic IS 'Place in topics; the four arrays range_… run in parallel.';
+COMMENT ON COLUMN outbox.batch.range_topic IS 'Place in topics; the four arrays range_* run in parallel.';
 COMMENT ON COLUMN outbox.batch.range_partition IS 'Kafka partition.';
 COMMENT ON COLUMN outbox.batch.range_first IS 'Lowest offset acknowledged there since the worker''s last record.';
 COMMENT ON COLUMN outbox.batch.range_last IS 'Highest offset acknowledged there since the worker''s last record.';
