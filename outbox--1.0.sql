@@ -1,6 +1,6 @@
 /* outbox--1.0.sql: the objects of the extension, in ASCII (databases of any
- * encoding read it), in this order: tables, indexes, internal functions, public functions, views, comments,
- * what a dump carries, privileges. */
+ * encoding read it), in this order: tables, indexes, internal functions, public
+ * functions, views, comments, what a dump carries, privileges. */
 
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION outbox" to load this file. \quit
