@@ -96,6 +96,20 @@ FROM (SELECT g::text FROM generate_series(1, 1000) AS g
 DROP FUNCTION murmur2(bytea);
 SELECT count(DISTINCT outbox.message_lane(g::text)) AS lanes, min(outbox.message_lane(g::text)), max(outbox.message_lane(g::text)) FROM generate_series(1, 1000) AS g;
 
+-- in parallel workers, which load the library themselves
+CREATE TABLE sample AS SELECT g, g::text AS key, '2024-03-01+00'::timestamptz + g * interval '1 us' AS at FROM generate_series(1, 20000) AS g;
+ANALYZE sample;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
+EXPLAIN (COSTS OFF) SELECT count(*) FROM sample WHERE outbox.message_lane(key) = 3 AND outbox.message_created_at(outbox.message_id(at, '5', g)) = at;
+SELECT (SELECT count(*) FROM sample WHERE outbox.message_lane(key) = 3 AND outbox.message_created_at(outbox.message_id(at, '5', g)) = at)
+	= (SELECT count(*) FILTER (WHERE outbox.message_lane(g::text) = 3) FROM generate_series(1, 20000) AS g) AS same;
+RESET parallel_setup_cost;
+RESET parallel_tuple_cost;
+RESET min_parallel_table_scan_size;
+DROP TABLE sample;
+
 -- of the key where there is one, else of the aggregate's id
 SELECT outbox.enqueue('order', 'abc', 'e', '{}'), outbox.enqueue('order', 'abc', 'e', '{}', key => '21') \g /dev/null
 SELECT lane = outbox.message_lane('abc'), lane = outbox.message_lane('21') FROM outbox.message ORDER BY seq;
