@@ -1361,7 +1361,7 @@ COMMENT ON FUNCTION outbox.maintenance_steps() IS
 	'What maintenance has to do now: statements, each for a transaction of its own, and their tables. '
 	'Where one returns null, as a lock was refused, further ones of its table are left for the next time.';
 COMMENT ON PROCEDURE outbox.maintain() IS
-	'Does now what a worker does every outbox.maintenance_interval: makes the partitions of today and of outbox.premake days. '
+	'Does now what a worker does every outbox.maintenance_interval: makes the partitions of today and of outbox.premake days, and closes those of past days. '
 	'Commits after each step, so it cannot run inside a transaction. What a lock prevents is left for the next time.';
 
 COMMENT ON FUNCTION outbox.start_fresh() IS

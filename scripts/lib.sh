@@ -140,7 +140,7 @@ copy_source()
 	mkdir -p "$target"
 	(
 		cd "$ROOT"
-		find Makefile README.md docs exports.txt outbox.control outbox--*.sql src sql \
+		find Makefile README.md CHANGELOG.md LICENSE docs exports.txt outbox.control outbox--*.sql src sql \
 			expected t scripts bench examples \
 			-type f ! -name '*.o' ! -name '*.bc' 2>/dev/null || true
 	) | LC_ALL=C sort >"$target/.files.new"

@@ -147,10 +147,11 @@ DefineIntervals(void)
 		"Shortest time between two records of the relay's progress.",
 		"A crash of the server sends again what was delivered since the last record.",
 		&outbox_progress_interval, 50, 1, 60 * 1000, GUC_UNIT_MS);
-	DefineInt("outbox.maintenance_interval",
-			  "Time between two rounds of maintenance.",
-			  "It makes partitions and records the progress of idle lanes.",
-			  &outbox_maintenance_interval, 60, 1, 24 * 60 * 60, GUC_UNIT_S);
+	DefineInt(
+		"outbox.maintenance_interval",
+		"Time between two rounds of maintenance.",
+		"It makes partitions, closes those of past days and records the progress of idle lanes.",
+		&outbox_maintenance_interval, 60, 1, 24 * 60 * 60, GUC_UNIT_S);
 	DefineInt(
 		"outbox.delivery_timeout",
 		"Time without any acknowledgement after which messages in flight are taken back.",
