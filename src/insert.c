@@ -23,6 +23,7 @@
 #include "partitioning/partbounds.h"
 #include "partitioning/partdesc.h"
 #include "rewrite/rewriteHandler.h"
+#include "storage/lmgr.h"
 #include "tcop/dest.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
@@ -61,6 +62,7 @@ static const char insertion[] =
 	"payload, payload_bytes, headers, deliver_at, expires_at) "
 	"VALUES ($1, $2, $3, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
 
+static Relation open_log(void);
 static void open_leaf(LogInsert *insert, Oid relid);
 static void close_leaf(LogInsert *insert);
 static EState *choose_estate(ResultRelInfo *result);
@@ -79,8 +81,23 @@ LogInsertBegin(void)
 	LogInsert *insert = palloc0(sizeof(LogInsert));
 
 	insert->context = CurrentMemoryContext;
-	insert->parent = table_open(CatalogGet(false)->message, RowExclusiveLock);
+	insert->parent = open_log();
 	return insert;
+}
+
+/* Whoever held the lock before may have dropped the extension, or made it anew. */
+static Relation
+open_log(void)
+{
+	for (;;)
+	{
+		Oid relid = CatalogGet(false)->message;
+
+		LockRelationOid(relid, RowExclusiveLock);
+		if (CatalogGet(false)->message == relid)
+			return table_open(relid, NoLock);
+		UnlockRelationOid(relid, RowExclusiveLock);
+	}
 }
 
 bool

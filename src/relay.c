@@ -326,7 +326,11 @@ read_lanes(void)
 	result = LogReadBegin(oldest_progress());
 	if (result == LOG_READ_OK)
 	{
-		for (int i = 0; i < OUTBOX_LANES && !sender->queue_full; i++)
+		/* Under the locks: the database may have begun another life. */
+		look_at_instance(InstanceGet());
+		sender->source = source;
+		for (int i = 0; i < OUTBOX_LANES && running && !sender->queue_full;
+			 i++)
 		{
 			Lane *lane = &lanes[(first + i) % OUTBOX_LANES];
 
