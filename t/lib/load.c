@@ -136,25 +136,53 @@ note_fault(const char *what, const char *why)
 	pthread_mutex_unlock(&fault_lock);
 }
 
+static void
+ignore_notice(void *arg, const char *message)
+{
+	(void) arg;
+	(void) message;
+}
+
+/* Errors without a code are the client library's: the connection is lost. */
+static bool
+is_disconnection(Client *client, const char *code)
+{
+	return PQstatus(client->conn) != CONNECTION_OK ||
+		   (option_reconnect &&
+			(code == NULL || strncmp(code, "57P", 3) == 0));
+}
+
 static bool
 connect_client(Client *client)
 {
 	client->conn = PQconnectdb(conninfo);
 	if (PQstatus(client->conn) != CONNECTION_OK)
+	{
+		if (!option_reconnect)
+		{
+			note_fault("connection", PQerrorMessage(client->conn));
+			atomic_store(&stopping, true);
+		}
 		return false;
-	PQclear(PQexec(client->conn, "SET lock_timeout = '100ms'"));
+	}
+	PQsetNoticeProcessor(client->conn, ignore_notice, NULL);
 	for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]); i++)
 	{
 		PGresult *result = PQprepare(client->conn, statements[i][0],
 									 statements[i][1], 0, NULL);
 		bool good = PQresultStatus(result) == PGRES_COMMAND_OK;
 
-		if (!good && PQstatus(client->conn) == CONNECTION_OK)
+		if (!good && !is_disconnection(
+						 client, PQresultErrorField(result, PG_DIAG_SQLSTATE)))
+		{
 			note_fault(statements[i][0], PQresultErrorMessage(result));
+			atomic_store(&stopping, true);
+		}
 		PQclear(result);
 		if (!good)
 			return false;
 	}
+	PQclear(PQexec(client->conn, "SET lock_timeout = '100ms'"));
 	return true;
 }
 
@@ -167,20 +195,18 @@ keep_connected(Client *client)
 		{
 			if (!option_reconnect)
 				note_fault("connection", PQerrorMessage(client->conn));
-			PQfinish(client->conn);
-			client->conn = NULL;
 			atomic_fetch_add(&connections_lost, 1);
-			if (stopping)
-				return;
 			pause_ms(20);
 		}
-		if (!connect_client(client) && PQstatus(client->conn) == CONNECTION_OK)
+		PQfinish(client->conn);
+		client->conn = NULL;
+		if (stopping)
+			return;
+		if (!connect_client(client))
 		{
-			/* A statement was refused, and the fault is noted. */
 			PQfinish(client->conn);
 			client->conn = NULL;
-			atomic_store(&stopping, true);
-			return;
+			pause_ms(20);
 		}
 	}
 }
@@ -200,9 +226,7 @@ succeeded(Client *client, PGresult *result, const char *what)
 		if (code != NULL &&
 			(strcmp(code, "55P03") == 0 || strcmp(code, "40P01") == 0))
 			atomic_fetch_add(&conflicts, 1);
-		else if (PQstatus(client->conn) == CONNECTION_OK &&
-				 !(option_reconnect && code != NULL &&
-				   strncmp(code, "57P", 3) == 0))
+		else if (!is_disconnection(client, code))
 			note_fault(what, PQresultErrorMessage(result));
 	}
 	PQclear(result);

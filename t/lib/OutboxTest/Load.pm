@@ -103,6 +103,16 @@ sub _finish
 	return $self->{counters};
 }
 
+# What it had to say, where the test has not come so far as to stop it
+sub DESTROY
+{
+	my ($self) = @_;
+	return if $self->{counters};
+	eval { $self->{harness}->pump_nb; };
+	diag("load: $self->{err}") if $self->{err} ne '';
+	return;
+}
+
 =item committed
 
 The messages that committed, as { id => { topic, key, seq, tag } }: what stands
@@ -147,6 +157,7 @@ committed with what the topics hold. Returns
   misplaced   records in another partition than Java's clients would choose, in
               a wrong topic, or with another key or sequence than in the log
   again       the duplicates: [ [ first record, later record ], … ]
+  list        all records
 
 and tells in diagnostics what is wrong with the first few.
 
@@ -160,6 +171,7 @@ sub verify
 	my @records = consume($self->{topics}, brokers => $self->{brokers}, min => scalar keys %$truth);
 	my %verdict = compare($truth, @records);
 	$verdict{drained} = $drained;
+	$verdict{list}    = \@records;
 	return \%verdict;
 }
 
