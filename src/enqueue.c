@@ -21,6 +21,7 @@
 #include "utils/uuid.h"
 #include "utils/xid8.h"
 
+#include "announce.h"
 #include "insert.h"
 #include "message.h"
 #include "message_id.h"
@@ -283,12 +284,12 @@ outbox_is_own_xid(PG_FUNCTION_ARGS)
 Datum
 outbox_has_enqueued(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(MessageEnqueuedHere());
+	PG_RETURN_BOOL(AnnouncedLanes());
 }
 
 Datum
 outbox_wake(PG_FUNCTION_ARGS)
 {
-	MessageWakeAtCommit();
+	AnnounceToWorkers();
 	PG_RETURN_VOID();
 }

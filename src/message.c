@@ -1,28 +1,24 @@
 /*
  * message.c
- *		The rules that every message meets on its way into the log, the
- *		defaults of its columns, and the wake-up at commit.
+ *		The rules that every message meets on its way into the log, and the
+ *		defaults of its columns.
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "commands/sequence.h"
 #include "commands/trigger.h"
-#include "executor/tuptable.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "replication/origin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/xid8.h"
 
+#include "announce.h"
 #include "catalog.h"
 #include "headers.h"
 #include "guc.h"
@@ -31,7 +27,6 @@
 #include "message.h"
 #include "murmur2.h"
 #include "route.h"
-#include "shmem.h"
 #include "utf8.h"
 
 static void issue(int64 *list, int *next, int64 value);
@@ -41,11 +36,6 @@ static void require_text(Message *m, int attr, const char *what,
 						 const char *hint);
 static void check_size(Message *m, Size headers_size);
 static void refuse_timing(Message *m);
-static void request_start(void);
-static bool start_is_requested(Relation rel);
-static void on_xact(XactEvent event, void *arg);
-static void on_subxact(SubXactEvent event, SubTransactionId mine,
-					   SubTransactionId parent, void *arg);
 
 /*
  * What this backend's defaults returned last and no row has taken yet: the
@@ -57,13 +47,6 @@ static int64 issued_seqs[ISSUED];
 static int64 issued_times[ISSUED];
 static int next_issued_seq = 0;
 static int next_issued_time = 0;
-
-/* Of the current transaction. */
-static bool callbacks_registered = false;
-static uint32 wake_lanes = 0;
-static bool wake_workers = false;
-static bool wake_launcher = false;
-static bool start_requested = false;
 
 PG_FUNCTION_INFO_V1(outbox_next_seq);
 PG_FUNCTION_INFO_V1(outbox_next_created_at);
@@ -176,16 +159,6 @@ MessageOwnXid(void)
 			   : 0;
 }
 
-static void
-register_callbacks(void)
-{
-	if (callbacks_registered)
-		return;
-	RegisterXactCallback(on_xact, NULL);
-	RegisterSubXactCallback(on_subxact, NULL);
-	callbacks_registered = true;
-}
-
 void
 MessageComplete(Message *m)
 {
@@ -227,10 +200,9 @@ MessageComplete(Message *m)
 	lane = KeyLane(key.data, key.len);
 	MessageSet(m, MSG_LANE, Int16GetDatum(lane));
 
-	register_callbacks();
-	wake_lanes |= 1U << lane;
-	if (!start_requested && InstanceGet()->fresh)
-		request_start();
+	AnnounceLane(lane);
+	if (InstanceGet()->fresh)
+		AnnounceStart();
 }
 
 static void
@@ -280,113 +252,6 @@ check_size(Message *m, Size headers_size)
 				 size, outbox_max_message_bytes),
 			 errhint(
 				 "Store the content elsewhere and send a reference to it.")));
-}
-
-/*
- * Stands or falls with the message that asks, unless another's request is
- * there already: where no worker comes to read them, one is enough.
- */
-static void
-request_start(void)
-{
-	Relation rel =
-		table_open(CatalogGet(false)->start_request, RowExclusiveLock);
-
-	if (!start_is_requested(rel))
-	{
-		TupleTableSlot *slot = table_slot_create(rel, NULL);
-
-		ExecClearTuple(slot);
-		slot->tts_values[0] = ObjectIdGetDatum(MyDatabaseId);
-		slot->tts_values[1] =
-			TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
-		memset(slot->tts_isnull, false, sizeof(bool) * 2);
-		ExecStoreVirtualTuple(slot);
-		simple_table_tuple_insert(rel, slot);
-		ExecDropSingleTupleTableSlot(slot);
-	}
-	table_close(rel, RowExclusiveLock);
-	start_requested = true;
-	wake_workers = true;
-}
-
-/* A copy made by CREATE DATABASE carries the requests of its template. */
-static bool
-start_is_requested(Relation rel)
-{
-	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	bool found = false;
-
-	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		bool isnull;
-
-		found =
-			DatumGetObjectId(slot_getattr(slot, 1, &isnull)) == MyDatabaseId;
-	}
-	ExecDropSingleTupleTableSlot(slot);
-	table_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	return found;
-}
-
-bool
-MessageEnqueuedHere(void)
-{
-	return wake_lanes != 0;
-}
-
-void
-MessageWakeAtCommit(void)
-{
-	register_callbacks();
-	wake_workers = true;
-}
-
-void
-MessageWakeLauncherAtEnd(void)
-{
-	register_callbacks();
-	wake_launcher = true;
-}
-
-/*
- * PostgreSQL calls back after the commit has become visible, so that whoever
- * is woken here sees it.
- */
-static void
-on_xact(XactEvent event, void *arg)
-{
-	switch (event)
-	{
-		case XACT_EVENT_COMMIT:
-			if (wake_lanes != 0)
-				ShmemWakeLanes(wake_lanes);
-			if (wake_workers)
-				ShmemWakeWorkers(MyDatabaseId);
-			break;
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PREPARE:
-			break;
-		default:
-			return;
-	}
-	if (wake_launcher)
-		ShmemWakeLauncher();
-	wake_lanes = 0;
-	wake_workers = false;
-	wake_launcher = false;
-	start_requested = false;
-}
-
-static void
-on_subxact(SubXactEvent event, SubTransactionId mine, SubTransactionId parent,
-		   void *arg)
-{
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		start_requested = false;
 }
 
 /*

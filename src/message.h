@@ -44,16 +44,7 @@ extern void MessageIssue(const Message *message);
  */
 extern void MessageComplete(Message *message);
 
-/* The current transaction has enqueued something. */
-extern bool MessageEnqueuedHere(void);
-
 /* A stored xid of the current transaction; 0 where it has none. */
 extern uint64 MessageOwnXid(void);
-
-/* Wakes all workers of this database at commit. */
-extern void MessageWakeAtCommit(void);
-
-/* Wakes the launcher at commit or abort. */
-extern void MessageWakeLauncherAtEnd(void);
 
 #endif

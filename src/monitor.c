@@ -13,9 +13,9 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "announce.h"
 #include "catalog.h"
 #include "instance.h"
-#include "message.h"
 #include "shmem.h"
 #include "snapshot.h"
 
@@ -53,7 +53,7 @@ outbox_stored_snapshot(PG_FUNCTION_ARGS)
 Datum
 outbox_extension_created(PG_FUNCTION_ARGS)
 {
-	MessageWakeLauncherAtEnd();
+	AnnounceToLauncher();
 	if (!ShmemReady())
 		ereport(
 			NOTICE,
