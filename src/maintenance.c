@@ -20,7 +20,7 @@ static Step *list_steps(uint64 *n);
 static bool run_step(const Step *step);
 
 /* The rest of a table waits where a lock was refused. */
-void
+bool
 MaintenanceRun(void)
 {
 	uint64 n;
@@ -32,6 +32,7 @@ MaintenanceRun(void)
 		if (strcmp(steps[i].table, refused) != 0 && !run_step(&steps[i]))
 			refused = steps[i].table;
 	}
+	return refused[0] == '\0';
 }
 
 static char *

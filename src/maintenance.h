@@ -7,7 +7,10 @@
 
 #include "postgres.h"
 
-/* Each step in a transaction of its own; raises where one does. */
-extern void MaintenanceRun(void);
+/*
+ * Each step in a transaction of its own; raises where one does. False where a
+ * lock was refused, so that something is left to do.
+ */
+extern bool MaintenanceRun(void);
 
 #endif

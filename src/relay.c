@@ -47,6 +47,9 @@
 
 #define READ_MAX_MS 100
 
+/* Maintenance that met a lock is tried again so soon. */
+#define MAINTENANCE_RETRY_MS 10000
+
 /* So many batches may a lane be ahead of another in a large walk. */
 #define LEAD_BATCHES 1
 
@@ -365,8 +368,8 @@ maintain(void)
 	LogWantHorizon();
 	for (int i = 0; i < OUTBOX_LANES; i++)
 		lanes[i].dirty |= lanes[i].owned;
-	if (my_number == 0)
-		MaintenanceRun();
+	if (my_number == 0 && !MaintenanceRun())
+		maintain_at = TimestampTzPlusMilliseconds(now, MAINTENANCE_RETRY_MS);
 }
 
 static void
