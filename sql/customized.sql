@@ -60,6 +60,14 @@ SELECT bool_and(lane = outbox.message_lane(key)) FROM outbox.message;
 DROP TRIGGER change ON outbox.message;
 DELETE FROM outbox.message;
 
+-- Such a trigger has to come before the check, by its name.
+CREATE TRIGGER zzz_change BEFORE INSERT ON outbox.message FOR EACH ROW EXECUTE FUNCTION change();
+SELECT send('order');
+ALTER TABLE outbox.message DISABLE TRIGGER zzz_change;
+SELECT send('order');
+DROP TRIGGER zzz_change ON outbox.message;
+DELETE FROM outbox.message;
+
 -- the id is the row's, on this way too
 CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
 CREATE TRIGGER nothing BEFORE INSERT ON outbox.message FOR EACH ROW EXECUTE FUNCTION nothing();

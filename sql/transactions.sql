@@ -112,6 +112,23 @@ ROLLBACK PREPARED 'regress_outbox_rollback';
 SELECT aggregate_type, aggregate_id, status FROM outbox.delivery ORDER BY seq;
 DELETE FROM outbox.message;
 
+-- deferred to the commit, or to PREPARE TRANSACTION
+CREATE TABLE item (id integer);
+CREATE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM outbox.enqueue('deferred', NEW.id, 'e', '{}'); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER announce AFTER INSERT ON item DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION announce();
+BEGIN;
+INSERT INTO item VALUES (1);
+SELECT count(*) FROM outbox.message;
+COMMIT;
+BEGIN;
+INSERT INTO item VALUES (2);
+PREPARE TRANSACTION 'regress_outbox_deferred';
+COMMIT PREPARED 'regress_outbox_deferred';
+SELECT aggregate_type, aggregate_id FROM messages;
+DROP TABLE item;
+DROP FUNCTION announce();
+DELETE FROM outbox.message;
+
 -- every isolation level
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT outbox.enqueue('repeatable', 1, 'e', '{}') IS NOT NULL;

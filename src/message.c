@@ -8,6 +8,7 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_trigger.h"
 #include "commands/sequence.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
@@ -36,6 +37,7 @@ static void require_text(Message *m, int attr, const char *what,
 						 const char *hint);
 static void check_size(Message *m, Size headers_size);
 static void refuse_timing(Message *m);
+static void refuse_later_triggers(TriggerData *data);
 
 /*
  * What this backend's defaults returned last and no row has taken yet: the
@@ -273,6 +275,32 @@ pass_foreign(TriggerData *trigger, HeapTuple tuple)
 									 &attr, &value, &isnull);
 }
 
+/* Those of users come before, so that what they change is checked. */
+static void
+refuse_later_triggers(TriggerData *data)
+{
+	TriggerDesc *desc = data->tg_relation->trigdesc;
+	const char *own = data->tg_trigger->tgname;
+
+	for (int i = 0; i < desc->numtriggers; i++)
+	{
+		Trigger *other = &desc->triggers[i];
+
+		if (TRIGGER_TYPE_MATCHES(other->tgtype, TRIGGER_TYPE_ROW,
+								 TRIGGER_TYPE_BEFORE, TRIGGER_TYPE_INSERT) &&
+			other->tgenabled != TRIGGER_DISABLED &&
+			strcmp(other->tgname, own) > 0)
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg(
+					 "trigger \"%s\" would change messages that have been checked",
+					 other->tgname),
+				 errdetail("BEFORE triggers run in the order of their names."),
+				 errhint("Give it a name that sorts before \"%s\".", own)));
+	}
+}
+
 /*
  * Row trigger on the log.  A row that carries another transaction's xid was
  * restored or replicated.  The xid of a row that comes with its lane may be
@@ -302,6 +330,7 @@ outbox_message_complete(PG_FUNCTION_ARGS)
 				 "function \"%s\" was not called by the row trigger of outbox.message",
 				 "message_complete")));
 
+	refuse_later_triggers(trigger);
 	tuple = trigger->tg_trigtuple;
 	tupdesc = RelationGetDescr(trigger->tg_relation);
 	values = palloc(sizeof(Datum) * tupdesc->natts);
