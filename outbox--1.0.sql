@@ -146,16 +146,27 @@ CREATE TABLE outbox.route (
 
 CREATE TABLE outbox.instance (
 	id uuid PRIMARY KEY DEFAULT pg_catalog.gen_random_uuid(),
-	source text NOT NULL CHECK (source <> ''),
+	source text NOT NULL CHECK (source <> '' AND pg_catalog.convert_to(source, 'UTF8') IS NOT NULL),
 	life integer NOT NULL CHECK (life BETWEEN 1 AND 500000),
 	started_in oid,
 	identity text,
 	created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
 	started_at timestamptz
 );
-INSERT INTO outbox.instance (source, life)
-SELECT pg_catalog.concat(pg_catalog.current_database(), '-',
-	pg_catalog.substr(pg_catalog.replace(pg_catalog.gen_random_uuid()::text, '-', ''), 1, 8)), 1;
+-- The name of a database may be in another encoding than the database.
+DO $$
+DECLARE
+	name text := pg_catalog.current_database();
+BEGIN
+	BEGIN
+		PERFORM pg_catalog.convert_to(name, 'UTF8');
+	EXCEPTION WHEN character_not_in_repertoire OR untranslatable_character THEN
+		name := 'database';
+	END;
+	INSERT INTO outbox.instance (source, life)
+	VALUES (pg_catalog.concat(name, '-',
+		pg_catalog.substr(pg_catalog.replace(pg_catalog.gen_random_uuid()::text, '-', ''), 1, 8)), 1);
+END $$;
 
 -- The first message of a fresh database asks here for the start, in its own
 -- transaction.  Never dumped: a copy must not start by itself.

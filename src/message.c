@@ -218,6 +218,9 @@ require_text(Message *m, int attr, const char *what, const char *hint)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("%s of a message cannot be empty", what),
 						errhint("%s", hint)));
+
+	/* Raises where a character has no form in UTF-8: the relay could not. */
+	(void) Utf8FromDatum(MessageValue(m, attr));
 }
 
 /* The relay cannot keep a time yet, and silence would break the promise. */
