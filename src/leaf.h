@@ -11,6 +11,7 @@
 #include "access/genam.h"
 #include "datatype/timestamp.h"
 #include "executor/tuptable.h"
+#include "storage/block.h"
 #include "utils/relcache.h"
 
 typedef struct LogLeaf
@@ -22,7 +23,8 @@ typedef struct LogLeaf
 	/* Set while a read is open. */
 	bool past; /* not touched by it; the rest is NULL */
 	Relation rel;
-	Relation index; /* set with scan */
+	BlockNumber nblocks; /* InvalidBlockNumber = not yet asked for */
+	Relation index;		 /* set with scan */
 	IndexScanDesc scan;
 	TupleTableSlot *slot;
 } LogLeaf;

@@ -13,6 +13,7 @@
 #include "catalog/pg_inherits.h"
 #include "miscadmin.h"
 #include "replication/message.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -34,6 +35,7 @@ static void list_leaves(void);
 static bool take_snapshot(void);
 static void close_leaves(void);
 static void open_leaf(LogLeaf *leaf);
+static BlockNumber count_blocks(LogLeaf *leaf);
 static void begin_scan(LogLeaf *leaf);
 static void make_durable(uint64 xid);
 static void move_horizon(void);
@@ -160,6 +162,7 @@ static void
 open_leaf(LogLeaf *leaf)
 {
 	leaf->rel = NULL;
+	leaf->nblocks = InvalidBlockNumber;
 	leaf->scan = NULL;
 	leaf->slot = NULL;
 	if (leaf->past)
@@ -236,6 +239,18 @@ LogLeafIsPast(int leaf, uint64 xmin)
 	return leaves[leaf].close_at != 0 && leaves[leaf].close_at <= xmin;
 }
 
+/*
+ * Asked for after the snapshot was taken, so that all it sees lies below; and
+ * nobody shortens the leaf while we hold its lock.
+ */
+static BlockNumber
+count_blocks(LogLeaf *leaf)
+{
+	if (leaf->nblocks == InvalidBlockNumber)
+		leaf->nblocks = RelationGetNumberOfBlocks(leaf->rel);
+	return leaf->nblocks;
+}
+
 static bool
 scan_keys(int leaf, ScanKey keys, int nkeys, LogVisitor visit, void *arg)
 {
@@ -266,6 +281,8 @@ LogScan(int leaf, int lane, uint64 lo, uint64 hi, const LogPosition *after,
 {
 	ScanKeyData keys[3];
 
+	if (count_blocks(&leaves[leaf]) == 0)
+		return true;
 	if (leaves[leaf].scan == NULL)
 		begin_scan(&leaves[leaf]);
 	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT2EQ,
@@ -306,6 +323,9 @@ LogFetch(const LogEntry *entry)
 	ItemPointerData tid = entry->tid;
 	bool isnull;
 
+	/* VACUUM may have cut off the end with rows that were never committed. */
+	if (ItemPointerGetBlockNumber(&tid) >= count_blocks(leaf))
+		return NULL;
 	if (leaf->slot == NULL)
 		leaf->slot = table_slot_create(leaf->rel, NULL);
 	if (!table_tuple_fetch_row_version(leaf->rel, &tid, snapshot, leaf->slot))
