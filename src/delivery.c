@@ -170,7 +170,10 @@ serve_events(void)
 				if (!retiring || !ProducerWasPurged(event.code))
 					TroubleReport(event.code, ProducerErrorName(event.code),
 								  event.text);
-				troubled = true;
+
+				/* A refused message is trouble of its own lane alone. */
+				if (!ProducerWasPurged(event.code))
+					troubled = true;
 				if (event.fatal && !retiring)
 				{
 					attempts++;
