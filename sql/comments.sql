@@ -10,7 +10,7 @@
 CREATE TEMP VIEW member AS SELECT classid, objid FROM pg_depend
 WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'outbox') AND deptype = 'e';
 SELECT pg_describe_object(classid, objid, 0) AS object FROM member
-WHERE coalesce(obj_description(objid, classid::regclass::name), '') = '' ORDER BY 1;
+WHERE classid <> 'pg_type'::regclass AND coalesce(obj_description(objid, classid::regclass::name), '') = '' ORDER BY 1;
 SELECT attrelid::regclass, attname FROM member JOIN pg_attribute ON attrelid = objid JOIN pg_class AS c ON c.oid = objid
 WHERE classid = 'pg_class'::regclass AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition AND attnum > 0 AND NOT attisdropped
 	AND coalesce(col_description(attrelid, attnum), '') = '' ORDER BY 1, attnum;

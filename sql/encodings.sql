@@ -30,9 +30,9 @@ DELETE FROM outbox.message;
 SELECT outbox.enqueue('order', 1, 'e', '"\u20ac \u6f22 \u00e9 é"') IS NOT NULL;
 SELECT cardinality(outbox.enqueue_batch('[{"aggregate_type": "order", "aggregate_id": "\u00e9", "event_type": "e", "payload": "\u20ac"}]'));
 SELECT aggregate_id, payload FROM messages;
-SELECT refusal($$SELECT outbox.enqueue('order', 1, 'e', '"\u20ac"'::jsonb)$$);
-SELECT refusal($$SELECT outbox.enqueue('order', 1, 'e', '{}', headers => '{"h": "\u20ac"}')$$);
-SELECT refusal($$SELECT outbox.enqueue_batch('[{"aggregate_type": "order", "aggregate_id": "\u20ac", "event_type": "e"}]')$$);
+SELECT refusal_code($$SELECT outbox.enqueue('order', 1, 'e', '"\u20ac"'::jsonb)$$);
+SELECT refusal_code($$SELECT outbox.enqueue('order', 1, 'e', '{}', headers => '{"h": "\u20ac"}')$$);
+SELECT refusal_code($$SELECT outbox.enqueue_batch('[{"aggregate_type": "order", "aggregate_id": "\u20ac", "event_type": "e"}]')$$);
 
 -- refusals name what they mean in the encoding of the database
 SELECT refusal($$SELECT outbox.enqueue('order', 1, 'e', '{}', headers => '{"ce_é": 1}')$$);

@@ -30,8 +30,8 @@ SELECT refusal('SET outbox.batch_bytes = ''5s''');
 RESET ALL;
 
 -- ranges: one step beyond each end
-SELECT name, split_part(refusal(format('SELECT set_config(%L, %L, true)', name, min_val::bigint - 1)), E'\n', 1) AS below,
-	split_part(refusal(format('SELECT set_config(%L, %L, true)', name, max_val::bigint + 1)), E'\n', 1) AS above
+SELECT name, refusal_code(format('SELECT set_config(%L, %L, true)', name, min_val::bigint - 1)) AS below,
+	refusal_code(format('SELECT set_config(%L, %L, true)', name, max_val::bigint + 1)) AS above
 FROM pg_settings WHERE name LIKE 'outbox.%' AND vartype = 'integer' AND context = 'superuser' ORDER BY name COLLATE "C";
 SELECT name FROM pg_settings WHERE name LIKE 'outbox.%' AND vartype = 'integer' AND context = 'superuser'
 	AND (refusal(format('SELECT set_config(%L, %L, true)', name, min_val)) <> 'not refused'
@@ -97,7 +97,7 @@ ALTER DATABASE :"DBNAME" RESET outbox.enabled;
 SHOW outbox.batch_size;
 SELECT refusal(format('ALTER DATABASE %I SET outbox.kafka_options = %L', :'DBNAME', 'acks=0'));
 SELECT refusal(format('ALTER DATABASE %I SET outbox.kafka_bootstrap_servers = %L', :'DBNAME', 'a b'));
-SELECT refusal(format('ALTER DATABASE %I SET outbox.batch_size = 0', :'DBNAME'));
+SELECT refusal_code(format('ALTER DATABASE %I SET outbox.batch_size = 0', :'DBNAME'));
 SELECT refusal(format('ALTER DATABASE %I SET outbox.identity = %L', :'DBNAME', 'x'));
 SELECT refusal(format('ALTER DATABASE %I SET outbox.max_workers = 1', :'DBNAME'));
 ALTER SYSTEM SET outbox.kafka_options = 'sasl.password=hush';
@@ -109,8 +109,8 @@ SET ROLE regress_outbox_plain;
 SELECT refusal('SET outbox.enabled = off');
 SELECT refusal('SET outbox.max_message_bytes = ''10MB''');
 SELECT refusal('SET outbox.kafka_bootstrap_servers = ''kafka''');
-SELECT refusal('SHOW outbox.kafka_options');
-SELECT refusal('SELECT current_setting(''outbox.kafka_config_file'')');
+SELECT refusal_code('SHOW outbox.kafka_options');
+SELECT refusal_code('SELECT current_setting(''outbox.kafka_config_file'')');
 SHOW outbox.kafka_bootstrap_servers;
 SHOW outbox.max_message_bytes;
 SELECT count(*) FROM pg_settings WHERE name IN ('outbox.kafka_options', 'outbox.kafka_config_file');

@@ -19,6 +19,10 @@ EXCEPTION WHEN OTHERS THEN
 		'  detail: ' || nullif(detail, ''), '  hint: ' || nullif(hint, ''));
 END $$;
 
+-- The same where the words are PostgreSQL's and change with its version.
+CREATE OR REPLACE FUNCTION public.refusal_code(command text) RETURNS text
+LANGUAGE sql AS $$ SELECT CASE WHEN said = 'not refused' THEN said ELSE left(said, 5) END FROM public.refusal(command) AS said $$;
+
 -- What the application gave, of every message there is.
 CREATE OR REPLACE VIEW public.messages AS
 SELECT m.aggregate_type, m.aggregate_id, m.event_type, m.topic, m.key, m.payload::text AS payload,
