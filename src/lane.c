@@ -85,7 +85,7 @@ prepare(Lane *lane)
 {
 	LaneProgress *p = &lane->progress;
 
-	if (lane->walk != NULL && WalkLayout(lane->walk) != LogLayout())
+	if (lane->walk != NULL && !WalkIsCurrent(lane->walk))
 		drop_walk(lane);
 	while (lane->entries == NULL)
 	{
@@ -110,9 +110,9 @@ begin_walk(Lane *lane)
 	LaneProgress *p = &lane->progress;
 	Progress *target = ProgressCopy(LogTarget(), lane->context);
 
-	lane->wanted = false;
 	lane->walk =
 		WalkBegin(lane->context, lane->number, p->then, target, PG_INT64_MIN);
+	lane->wanted = false;
 	if (lane->walk == NULL)
 	{
 		pfree(p->then);
@@ -183,11 +183,13 @@ LaneRead(Lane *lane, LaneSender *sender)
 {
 	int64 bytes = 0;
 
+	/* An error may have ended the last read before its own call of this. */
+	advance(lane, sender->producer);
 	while (lane->in_flight == 0 && !sender->queue_full && prepare(lane))
 	{
 		int max_rows = lane->careful > 0 ? 1 : sender->max_rows;
 
-		lane->window_start = lane->window_end;
+		lane->window_start = lane->window_end = lane->done;
 		while (lane->window_end < lane->nentries &&
 			   lane->window_end - lane->window_start < max_rows &&
 			   bytes < sender->max_bytes)

@@ -35,7 +35,8 @@ struct Walk
 	int64 after_seq; /* smaller ones have been given out */
 	uint64 layout;
 	WalkMode mode;
-	bool ended; /* nothing is left behind the chunk */
+	bool ended;	 /* nothing is left behind the chunk */
+	bool broken; /* an error ended WalkNext() half-way */
 
 	LogEntry *chunk;
 	int nchunk;
@@ -163,15 +164,20 @@ WalkIsLarge(const Walk *walk)
 	return walk->mode != WALK_WHOLE;
 }
 
-uint64
-WalkLayout(const Walk *walk)
+bool
+WalkIsCurrent(const Walk *walk)
 {
-	return walk->layout;
+	return walk->layout == LogLayout() && !walk->broken;
 }
 
+/*
+ * What an error interrupts cannot go on: entries have left the heap that nobody
+ * was given.
+ */
 LogEntry *
 WalkNext(Walk *walk, int *n, bool *last)
 {
+	walk->broken = true;
 	if (walk->mode == WALK_WHOLE)
 	{
 		if (walk->ended)
@@ -182,6 +188,7 @@ WalkNext(Walk *walk, int *n, bool *last)
 		fill_stream(walk);
 	if (walk->mode == WALK_SMALLEST)
 		fill_smallest(walk);
+	walk->broken = false;
 
 	*n = walk->nchunk;
 	*last = walk->ended;

@@ -27,17 +27,17 @@ typedef struct Walk Walk;
 extern Walk *WalkBegin(MemoryContext parent, int lane, const Progress *then,
 					   const Progress *target, int64 after_seq);
 
+/* Can it go on in the open read?  Else it has to begin anew. */
+extern bool WalkIsCurrent(const Walk *walk);
+
 /*
- * Within an open read of the same layout.  The next entries by seq, valid until
- * the next call; *last tells that none follow.  NULL at the end.
+ * Within an open read, of a walk that is current.  The next entries by seq,
+ * valid until the next call; *last tells that none follow.  NULL at the end.
  */
 extern LogEntry *WalkNext(Walk *walk, int *n, bool *last);
 extern void WalkEnd(Walk *walk);
 
 /* Too large to be collected at once. */
 extern bool WalkIsLarge(const Walk *walk);
-
-/* LogLayout() that the entries belong to. */
-extern uint64 WalkLayout(const Walk *walk);
 
 #endif
