@@ -21,7 +21,9 @@ sub segment { return sprintf('%s/pg_xact/%04X', $node->data_dir, $_[0] / (8192 *
 sql("SELECT outbox.enqueue('a', 'first', 'e', '{}', topic => '$topic')");
 is(sql(q{SELECT outbox.wait_until_drained('60 s')}), 't', 'the database has started');
 sql('ALTER DATABASE postgres SET outbox.enabled = off');
+poll_until(sub { sql("SELECT count(*) = 16 FROM outbox.lane WHERE state = 'free'") eq 't' }, 60, 'an idle relay');
 sql("SELECT outbox.enqueue('a', g::text, 'e', '{}', topic => '$topic') FROM generate_series(1, 5) AS g");
+is(sql('SELECT count(*) FROM outbox.pending'), '5', 'messages are pending');
 my $old = sql('SELECT xid::text::numeric % 4294967296 FROM outbox.pending ORDER BY seq LIMIT 1');
 
 # Five million transactions later
