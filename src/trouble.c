@@ -96,8 +96,12 @@ TroubleClientLog(int level, const char *text)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	/* Ours and known: the producer is gapless by choice. */
-	if (strstr(text, "enable.gapless.guarantee is experimental") != NULL)
+	/*
+	 * The producer is gapless by choice, and each retry of a refused message
+	 * ends one: the relay tells that itself, at a limited rate.
+	 */
+	if (strstr(text, "enable.gapless.guarantee is experimental") != NULL ||
+		strstr(text, "Gap-less ordering would not be guaranteed") != NULL)
 		return;
 
 	if (level < 7)
