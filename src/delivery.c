@@ -25,10 +25,14 @@
 /* Events served before the caller gets on with its other work. */
 #define EVENTS_AT_ONCE 20000
 
+/* Topics whose refusals the log tells apart. */
+#define TOPICS_TOLD 8
+
 static void compare_config(void);
 static void check_silence(TimestampTz now);
 static void serve_events(void);
 static void serve_report(const ProducerEvent *event);
+static void tell_refusal(const ProducerEvent *event);
 static void retire(void);
 static void replace(void);
 static void create(void);
@@ -222,11 +226,24 @@ serve_report(const ProducerEvent *event)
 		if (lane->blamed_code == 0)
 			culprits++;
 		lane->blamed_code = event->code;
-		TroubleReport(event->code, ProducerErrorName(event->code),
-					  ProducerErrorText(event->code));
+		lane->blame_told = true;
+		tell_refusal(event);
 	}
 	if (!retiring)
 		retire();
+}
+
+/* A few topics may each have their say within the log's interval. */
+static void
+tell_refusal(const ProducerEvent *event)
+{
+	int kind = event->code + 10000 * (1 + event->topic % TOPICS_TOLD);
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s (topic \"%s\")",
+			 ProducerErrorText(event->code),
+			 ProducerTopicName(producer, event->topic));
+	TroubleReport(kind, ProducerErrorName(event->code), text);
 }
 
 /* What is queued comes back at once; what is in flight may still succeed. */
@@ -276,8 +293,11 @@ settle_lanes(TimestampTz now)
 			now,
 			BackoffDelay(lane->attempts, outbox_retry_base, outbox_retry_cap,
 						 pg_prng_double(&pg_global_prng_state)));
-		TroubleReport(lane->blamed_code, ProducerErrorName(lane->blamed_code),
-					  ProducerErrorText(lane->blamed_code));
+		if (!lane->blame_told)
+			TroubleReport(lane->blamed_code,
+						  ProducerErrorName(lane->blamed_code),
+						  ProducerErrorText(lane->blamed_code));
+		lane->blame_told = false;
 		lane->blamed_code = 0;
 		if (producer != NULL)
 			LaneReset(lane, producer);

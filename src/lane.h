@@ -71,6 +71,7 @@ typedef struct Lane
 	int attempts;
 	TimestampTz retry_at;
 	int blamed_code; /* of the failure that is being handled */
+	bool blame_told; /* it stands in the log already */
 } Lane;
 
 /* What LaneRead() sends with, and what it tells. */
