@@ -57,6 +57,9 @@
 #ifndef LEAVES
 #define LEAVES 1 /* 2: a second leaf is attached at some time */
 #endif
+#ifndef CLOSING
+#define CLOSING 0 /* 1: after that the first one is closed */
+#endif
 #ifndef HORIZON
 #define HORIZON 0 /* 1: below a border, commits are known to be durable */
 #endif
@@ -67,7 +70,7 @@
 #define BATCH 2 /* outbox.batch_size */
 #endif
 #ifndef COLLECT
-#define COLLECT 2 /* LOG_COLLECT_MAX */
+#define COLLECT 2 /* so many entries does a walk give out at once */
 #endif
 #ifndef TAIL
 #define TAIL 3 /* records of the WAL that may be not yet on disk */
@@ -132,6 +135,10 @@ byte second_leaf; /* rows that are in the second leaf */
 bool attached;	  /* there is a second leaf */
 byte rewritten;	  /* rows that belong to the ALTER TABLE now */
 bool exclusive;	  /* it holds its lock on leaf 0 */
+#if CLOSING
+bool closed;   /* leaf 0 takes no more rows */
+byte close_at; /* all that it holds is below this xid; 0 = not known */
+#endif
 
 /*
  * The end of the WAL that a crash may lose, oldest first: the end of a
@@ -227,6 +234,7 @@ hidden byte nothing_lost, no_phantom, order_kept, no_duplicate;
 #define NEVER_COMMITTED 11 /* an entry of a batch turns out to be aborted */
 #define OUTLIVED 12		   /* a prepared transaction is there after a crash */
 #define SPARED 13		   /* a commit needs no flush, being old */
+#define PASSED_BY 14	   /* a read leaves a closed leaf out */
 
 #define REACHED(n) assert(WITNESS != n)
 
@@ -465,6 +473,11 @@ inline record_own_snapshot()
 	!HAS(rows, m) && LOCKABLE(m) && (INSTALLED || (t) == 0))
 
 #if LEAVES == 2
+#if CLOSING
+#define IS_CLOSED closed
+#else
+#define IS_CLOSED false
+#endif
 #define LEAF_FREE (attached || !exclusive)
 #define NEW_LEAF(m) (attached -> BIT(m) : 0)
 #else
@@ -489,7 +502,7 @@ end:
 #if LEAVES == 2
 	/* Rows of other days go on into the first leaf. */
 	:: d_step {
-		MAY_ENQUEUE(t, t) && attached && !exclusive -> enqueue(t)
+		MAY_ENQUEUE(t, t) && attached && !exclusive && !IS_CLOSED -> enqueue(t)
 	}
 #endif
 #if EXTRA
@@ -617,6 +630,54 @@ end:
 	od
 }
 
+#if CLOSING
+/* The xmax of a snapshot that is taken now. */
+inline find_xmax()
+{
+	n_ = 1;
+	do
+	:: (ended >> n_) != 0 -> n_++
+	:: else -> break
+	od
+}
+
+/*
+ * close_leaf(), in two transactions: the lock of the first proves that nobody
+ * has rows in the leaf that may still commit, and the second asks for xmax.
+ */
+proctype close()
+{
+	byte noted;
+
+end:
+	do
+#ifdef CLOSE_AT_ONCE
+	:: d_step {
+		attached && noted == 0 -> find_xmax(); noted = n_
+	}
+#define MAY_CLOSE (noted != 0)
+#else
+#define MAY_CLOSE true
+#endif
+	:: d_step {
+		attached && !closed && MAY_CLOSE && (held & ~second_leaf) == 0 &&
+			!exclusive ->
+		SAY(("the first leaf: takes no more rows\n"))
+		wal_flush_all();
+		closed = true
+	}
+	:: d_step {
+		closed && close_at == 0 ->
+		find_xmax();
+		close_at = (noted != 0 -> noted : n_);
+		SAY(("the first leaf: is closed at xid %d\n", close_at))
+		wal_flush_all();
+		noted = 0
+	}
+	od
+}
+#endif
+
 /* ----------------------------------------------------------------------
  * A worker's work on a lane
  * ---------------------------------------------------------------------- */
@@ -629,8 +690,16 @@ end:
 #define DIFFERS(x, a, b) (HAS(b, x) && !HAS(a, x))
 #endif
 
+/* LogLeafIsPast(): is all of leaf 0 below the progress's xmin? */
+#if CLOSING
+#define PAST(l) (close_at != 0 && \
+	((then[l] | 1) & (BIT(close_at) - 1)) == BIT(close_at) - 1)
+#else
+#define PAST(l) false
+#endif
+
 /*
- * LogCollect(): of the messages that b_ sees and `then` does not, with seq
+ * WalkNext(): of the messages that b_ sees and `then` does not, with seq
  * above c_, the first COLLECT ones, and whether these are all
  */
 inline collect(W, L)
@@ -640,11 +709,12 @@ inline collect(W, L)
 		if
 		:: HAS(rows & OF_LANE(L), m_) &&
 				DIFFERS(xid[TX(m_)], then[L], b_) && ORDER(m_) > c_ &&
-				(!HAS(second_leaf, m_) || HAS(listed, W)) ->
+				(HAS(second_leaf, m_) -> HAS(listed, W) : !PAST(L)) ->
 			set_ = set_ | BIT(m_)
 		:: else
 		fi
 	}
+	assert(WITNESS != PASSED_BY || !PAST(L) || (rows & ~second_leaf) == 0);
 	displaced = displaced & ~BIT(L);
 	complete = complete | BIT(L);
 	left_ = COLLECT;
@@ -1093,15 +1163,14 @@ end:
  * The broker
  * ---------------------------------------------------------------------- */
 
-/* Is everything that a message's key had before it delivered or rolled back? */
+/* Its first delivery: has nothing come before it that has a higher seq? */
 inline check_order(M)
 {
 	for (i_ : 0 .. NMSG - 1) {
 		if
-		:: HAS(rows & OF_KEY(KEY(M)), i_) && seq[i_] < seq[M] ->
-			CHECK(order_kept, HAS(delivered, i_) || tx[TX(i_)] == ABORTED)
-		:: HAS(rows & ~OF_KEY(KEY(M)), i_) && seq[i_] > seq[M] ->
-			assert(WITNESS != COMMITTED_LATE || !HAS(delivered, i_))
+		:: HAS(delivered, i_) && seq[i_] > seq[M] ->
+			assert(WITNESS != COMMITTED_LATE || KEY(i_) == KEY(M));
+			CHECK(order_kept, KEY(i_) != KEY(M))
 		:: else
 		fi
 	}
@@ -1380,6 +1449,9 @@ init
 #endif
 #if LEAVES == 2
 		run attach();
+#endif
+#if CLOSING
+		run close();
 #endif
 		for (i : 0 .. NWORKERS - 1) {
 			run worker(i, 0);
