@@ -71,7 +71,8 @@ messages_flow('with adopted workers');
 # An orderly stop gives no duplicate either.
 foreach my $mode (qw(fast fast))
 {
-	$node->restart($mode);
+	$node->stop($mode);
+	$node->start;
 	messages_flow('after a restart');
 }
 is($load->stop->{faults}, 0, 'no client met an error that it should not');
