@@ -41,9 +41,10 @@ begin()
 	scratch=$(mktemp -d "${TMPDIR:-/tmp}/outbox-bench.XXXXXX")
 	trap finish EXIT
 	trap 'exit 130' INT TERM HUP
-	destdir=${OUTBOX_DESTDIR:-}
-	if [ -z "$destdir" ]; then
-		destdir=$scratch/install
+	if [ -n "${OUTBOX_DESTDIR+set}" ]; then
+		destdir=$OUTBOX_DESTDIR
+	else
+		destdir=$(destdir_or_none "$scratch/install")
 		note "building outbox for $(pg_config --version)"
 		build_and_install "$destdir" "$scratch/build.log" ||
 			die 'the build failed'

@@ -3,7 +3,7 @@
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-PG_MAJOR=15
+PG_MAJOR=${PG_MAJOR:-15}
 CACHE=${OUTBOX_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/outbox}
 export LC_ALL=C.UTF-8
 
@@ -171,15 +171,17 @@ build_and_install()
 	) 9>"$objects.lock"
 }
 
-# Debian's servers can find an extension outside of their own directories.
-knows_destdir()
+# destdir_or_none DIR: DIR where the server can find an extension below it, as
+# Debian's servers can; nothing where outbox has to go into the server itself
+destdir_or_none()
 {
-	grep -q extension_destdir "$(pg_config --bindir)/postgres"
+	! grep -q extension_destdir "$(pg_config --bindir)/postgres" || echo "$1"
 }
 
 # The settings with which a server finds outbox below DESTDIR.
 destdir_settings()
 {
+	[ -n "$1" ] || return 0
 	echo "extension_destdir = '$1'"
 	echo "dynamic_library_path = '$1$(pg_config --pkglibdir):\$libdir'"
 }
