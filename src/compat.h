@@ -22,9 +22,13 @@
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"
 #define RelationStorageId(rel) ((rel)->rd_locator.relNumber)
+#define CompatReadRecentBuffer(rel, block, buffer) \
+	ReadRecentBuffer((rel)->rd_locator, MAIN_FORKNUM, block, buffer)
 #else
 #include "storage/relfilenode.h"
 #define RelationStorageId(rel) ((rel)->rd_node.relNode)
+#define CompatReadRecentBuffer(rel, block, buffer) \
+	ReadRecentBuffer((rel)->rd_node, MAIN_FORKNUM, block, buffer)
 #endif
 
 /* 18 added instrumentation to index scans. */
@@ -97,6 +101,13 @@
 #define CompatModuleMagic(n, v) PG_MODULE_MAGIC_EXT(.name = n, .version = v)
 #else
 #define CompatModuleMagic(n, v) PG_MODULE_MAGIC
+#endif
+
+/* A hint to the processor. */
+#ifdef __GNUC__
+#define CompatPrefetchMemory(address) __builtin_prefetch(address)
+#else
+#define CompatPrefetchMemory(address) ((void) (address))
 #endif
 
 #endif

@@ -197,6 +197,8 @@ LaneRead(Lane *lane, LaneSender *sender)
 			int index = lane->window_end - lane->window_start;
 
 			grow_window(lane, index + 1);
+			LogFetchAhead(&lane->entries[lane->window_end],
+						  lane->nentries - lane->window_end);
 			if (!send_entry(lane, index, sender, &bytes))
 				break;
 			lane->window_end++;

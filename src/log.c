@@ -30,6 +30,15 @@
 /* How often locking starts anew because the tree changed meanwhile. */
 #define LOCK_ATTEMPTS 5
 
+/*
+ * How many entries ahead of the fetch its line pointer and its row are brought
+ * near, and how much of a row; the pages between are remembered.
+ */
+#define AHEAD_POINTER 12
+#define AHEAD_ROW 5
+#define AHEAD_PAGES 16
+#define AHEAD_BYTES 512
+
 static bool lock_leaves(uint64 oldest);
 static void list_leaves(void);
 static bool take_snapshot(void);
@@ -37,6 +46,8 @@ static void close_leaves(void);
 static void open_leaf(LogLeaf *leaf);
 static BlockNumber count_blocks(LogLeaf *leaf);
 static void begin_scan(LogLeaf *leaf);
+static void bring_pointer(const LogEntry *entry);
+static void bring_row(const LogEntry *entry);
 static void make_durable(uint64 xid);
 static void move_horizon(void);
 
@@ -314,6 +325,74 @@ begin_scan(LogLeaf *leaf)
 	leaf->index = LeafIndexOpen(leaf->rel);
 	leaf->scan = CompatIndexBeginScan(leaf->rel, leaf->index, snapshot, 3);
 	leaf->scan->xs_want_itup = true;
+}
+
+/*
+ * Hardly two rows of a lane lie on the same page, so that a fetch waits for
+ * memory several times, one after the other: for longer than all the rest
+ * takes.  The waits of several rows overlap if they begin early.
+ */
+void
+LogFetchAhead(const LogEntry *entries, int n)
+{
+	if (n > AHEAD_POINTER)
+		bring_pointer(&entries[AHEAD_POINTER]);
+	if (n > AHEAD_ROW)
+		bring_row(&entries[AHEAD_ROW]);
+}
+
+/* Where bring_pointer() leaves the page for bring_row(). */
+static Buffer *
+page_of(const LogEntry *entry)
+{
+	static Buffer pages[AHEAD_PAGES];
+
+	return &pages[(uintptr_t) entry / sizeof(LogEntry) % AHEAD_PAGES];
+}
+
+static void
+bring_pointer(const LogEntry *entry)
+{
+	LogLeaf *leaf = &leaves[entry->leaf];
+	BlockNumber block = ItemPointerGetBlockNumber(&entry->tid);
+	Buffer buffer = InvalidBuffer;
+
+	if (leaf->rel->rd_tableam == GetHeapamTableAmRoutine() &&
+		block < count_blocks(leaf))
+		buffer = PrefetchBuffer(leaf->rel, MAIN_FORKNUM, block).recent_buffer;
+	if (BufferIsValid(buffer))
+	{
+		Page page = BufferGetPage(buffer);
+
+		CompatPrefetchMemory(page);
+		CompatPrefetchMemory(
+			PageGetItemId(page, ItemPointerGetOffsetNumber(&entry->tid)));
+	}
+	*page_of(entry) = buffer;
+}
+
+/* Without the page's lock: what is read may be wrong, and only costs. */
+static void
+bring_row(const LogEntry *entry)
+{
+	Relation rel = leaves[entry->leaf].rel;
+	OffsetNumber offset = ItemPointerGetOffsetNumber(&entry->tid);
+	Buffer buffer = *page_of(entry);
+	Page page;
+
+	if (!BufferIsValid(buffer) ||
+		!CompatReadRecentBuffer(rel, ItemPointerGetBlockNumber(&entry->tid),
+								buffer))
+		return;
+	page = BufferGetPage(buffer);
+	if (offset <= PageGetMaxOffsetNumber(page))
+	{
+		ItemIdData id = *PageGetItemId(page, offset);
+
+		for (int i = 0; i < Min(id.lp_len, AHEAD_BYTES); i += 64)
+			CompatPrefetchMemory((char *) page + id.lp_off + i);
+	}
+	ReleaseBuffer(buffer);
 }
 
 TupleTableSlot *

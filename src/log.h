@@ -74,6 +74,12 @@ extern bool LogScan(int leaf, int lane, uint64 lo, uint64 hi,
 					const LogPosition *after, LogVisitor visit, void *arg);
 
 /*
+ * Before each fetch: the entries that will be fetched, the next one first.
+ * Brings later rows near while the caller is busy with earlier ones.
+ */
+extern void LogFetchAhead(const LogEntry *entries, int n);
+
+/*
  * The row of an entry, after its commit has become durable on disk.  NULL
  * where the row was never committed.  Valid until the next fetch from the
  * same leaf.
