@@ -31,7 +31,7 @@
 static void compare_config(void);
 static void check_silence(TimestampTz now);
 static void serve_events(void);
-static void serve_report(const ProducerEvent *event);
+static bool serve_report(const ProducerEvent *event);
 static void tell_refusal(const ProducerEvent *event);
 static void retire(void);
 static void replace(void);
@@ -158,6 +158,7 @@ static void
 serve_events(void)
 {
 	ProducerEvent event;
+	bool answered = false;
 	int n = 0;
 
 	ProducerDrainFd(producer);
@@ -167,7 +168,7 @@ serve_events(void)
 		{
 			case PRODUCER_DELIVERED:
 			case PRODUCER_UNDELIVERED:
-				serve_report(&event);
+				answered |= serve_report(&event);
 				break;
 			case PRODUCER_ERROR:
 				/* The gap that our own purge leaves is not the reason. */
@@ -191,11 +192,15 @@ serve_events(void)
 				break;
 		}
 	}
+	if (answered)
+		silent_since =
+			ProducerOutstanding(producer) > 0 ? GetCurrentTimestamp() : 0;
 	if (n > EVENTS_AT_ONCE)
 		SetLatch(MyLatch);
 }
 
-static void
+/* True for a message that was acknowledged. */
+static bool
 serve_report(const ProducerEvent *event)
 {
 	Lane *lane = &lanes[(event->opaque >> 32) & 0xffff];
@@ -203,7 +208,7 @@ serve_report(const ProducerEvent *event)
 
 	/* A report of a producer that was given up. */
 	if ((uint16) (event->opaque >> 48) != generation)
-		return;
+		return false;
 
 	if (event->kind == PRODUCER_DELIVERED)
 	{
@@ -212,9 +217,7 @@ serve_report(const ProducerEvent *event)
 			lane->attempts = 0;
 		attempts = 0;
 		troubled = false;
-		silent_since =
-			ProducerOutstanding(producer) > 0 ? GetCurrentTimestamp() : 0;
-		return;
+		return true;
 	}
 
 	LaneFail(lane, index, event);
@@ -231,6 +234,7 @@ serve_report(const ProducerEvent *event)
 	}
 	if (!retiring)
 		retire();
+	return false;
 }
 
 /* A few topics may each have their say within the log's interval. */
@@ -374,6 +378,7 @@ DeliverySender(const char *source)
 	sender.max_bytes = outbox_batch_bytes;
 	sender.sent = 0;
 	sender.queue_full = false;
+	sender.topic = -1;
 	return &sender;
 }
 

@@ -227,6 +227,24 @@ grow_window(Lane *lane, int size)
 	lane->marks = repalloc(lane->marks, sizeof(EntryMark) * lane->capacity);
 }
 
+static int
+find_topic(LaneSender *sender, Utf8 name)
+{
+	if (sender->topic >= 0 && sender->topic_len == name.len &&
+		memcmp(sender->topic_name, name.data, name.len) == 0)
+		return sender->topic;
+
+	sender->topic =
+		ProducerTopic(sender->producer, pnstrdup(name.data, name.len));
+	sender->topic_len = -1;
+	if (name.len <= OUTBOX_TOPIC_MAX)
+	{
+		sender->topic_len = name.len;
+		memcpy(sender->topic_name, name.data, name.len);
+	}
+	return sender->topic;
+}
+
 /* False where the producer does not take it now. */
 static bool
 send_entry(Lane *lane, int index, LaneSender *sender, int64 *bytes)
@@ -235,7 +253,7 @@ send_entry(Lane *lane, int index, LaneSender *sender, int64 *bytes)
 	MemoryContext caller = CurrentMemoryContext;
 	TupleTableSlot *slot = NULL;
 	ProducerRecord record;
-	char *topic;
+	Utf8 topic;
 	int code = 0;
 
 	lane->state[index] = ENTRY_DONE;
@@ -247,7 +265,7 @@ send_entry(Lane *lane, int index, LaneSender *sender, int64 *bytes)
 
 	MemoryContextSwitchTo(sender->scratch);
 	RecordBuild(slot, sender->source, &record, &topic);
-	record.topic = ProducerTopic(sender->producer, topic);
+	record.topic = find_topic(sender, topic);
 	record.opaque = LaneOpaque(lane, sender->generation, index);
 	switch (record.topic < 0 ? PRODUCER_REFUSED
 							 : ProducerSend(sender->producer, &record, &code))

@@ -85,6 +85,11 @@ typedef struct LaneSender
 	int64 max_bytes;
 	int sent;
 	bool queue_full;
+
+	/* The topic of the last record: most have the same. */
+	int topic; /* -1: none yet */
+	int topic_len;
+	char topic_name[OUTBOX_TOPIC_MAX];
 } LaneSender;
 
 extern void LaneInit(Lane *lane, int number);

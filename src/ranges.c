@@ -24,11 +24,13 @@ typedef struct RangeEntry
 	int64 last;
 } RangeEntry;
 
+static RangeEntry *find_entry(const char *topic, int partition);
 static uint32 hash_key(const void *key, Size size);
 static int match_key(const void *a, const void *b, Size size);
 
 static MemoryContext context = NULL;
 static HTAB *table = NULL;
+static RangeEntry *last = NULL; /* the next message mostly has it, too */
 
 void
 RangesInit(void)
@@ -55,6 +57,16 @@ make_table(void)
 void
 RangesAdd(const char *topic, int partition, int64 offset)
 {
+	if (last == NULL || last->key.partition != partition ||
+		strcmp(last->key.topic, topic) != 0)
+		last = find_entry(topic, partition);
+	last->first = Min(last->first, offset);
+	last->last = Max(last->last, offset);
+}
+
+static RangeEntry *
+find_entry(const char *topic, int partition)
+{
 	RangeKey key;
 	RangeEntry *entry;
 	bool found;
@@ -65,12 +77,11 @@ RangesAdd(const char *topic, int partition, int64 offset)
 	key.partition = partition;
 	entry = hash_search(table, &key, HASH_ENTER, &found);
 	if (!found)
-		entry->first = entry->last = offset;
-	else
 	{
-		entry->first = Min(entry->first, offset);
-		entry->last = Max(entry->last, offset);
+		entry->first = PG_INT64_MAX;
+		entry->last = PG_INT64_MIN;
 	}
+	return entry;
 }
 
 OffsetRange *
@@ -103,6 +114,7 @@ RangesReset(void)
 	if (table != NULL)
 		hash_destroy(table);
 	table = NULL;
+	last = NULL;
 }
 
 /* The name alone: what stands behind its end is arbitrary. */

@@ -128,13 +128,13 @@ kafka_timestamp(TimestampTz created_at)
 
 void
 RecordBuild(TupleTableSlot *slot, const char *source, ProducerRecord *record,
-			char **topic)
+			Utf8 *topic)
 {
 	Utf8 key =
 		text_attr(slot, is_null(slot, MSG_KEY) ? MSG_AGGREGATE_ID : MSG_KEY);
 	const char *content_type = NULL;
 
-	*topic = TextDatumGetCString(slot->tts_values[MSG_TOPIC - 1]);
+	*topic = text_attr(slot, MSG_TOPIC);
 	set_fixed_headers(slot, source);
 
 	record->value = NULL;

@@ -10,13 +10,14 @@
 #include "executor/tuptable.h"
 
 #include "producer.h"
+#include "utf8.h"
 
 /*
  * Everything the record points to lives in the slot, in static storage or in
- * the current memory context.  The topic is left to the caller; *topic is its
- * name, in the current memory context.
+ * the current memory context, *topic too: the record's topic is left to the
+ * caller.
  */
 extern void RecordBuild(TupleTableSlot *slot, const char *source,
-						ProducerRecord *record, char **topic);
+						ProducerRecord *record, Utf8 *topic);
 
 #endif
