@@ -62,6 +62,7 @@ static void start_fresh(void);
 static void take_wakeups(void);
 static void read_lanes(void);
 static bool is_ready(const Lane *lane);
+static void keep_up(void);
 static bool any_ready(void);
 static void maintain(void);
 static void sleep_until_due(void);
@@ -79,6 +80,7 @@ static char *source;		   /* ce_source */
 static uint64 settings_seen;   /* fingerprint of ALTER DATABASE SET */
 
 static TimestampTz resume_at; /* after an error */
+static bool failed;			  /* no work since was without an error */
 static TimestampTz look_at;
 static TimestampTz read_at;
 static TimestampTz maintain_at;
@@ -114,6 +116,7 @@ RelayMain(int slot, DatabaseEntry *entry, int number)
 			LogReadAbort();
 			resume_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
 													ERROR_DELAY_MS);
+			failed = true;
 		}
 		PG_END_TRY();
 	}
@@ -136,7 +139,7 @@ step(void)
 		sleep_until_due();
 }
 
-/* Everything that needs the database. */
+/* Everything that needs the database; reading first, unless it may fail. */
 static void
 work(void)
 {
@@ -146,11 +149,21 @@ work(void)
 		return;
 	OwnershipShare(running, now);
 	take_wakeups();
+	if (failed)
+		keep_up();
 	if (running && now >= read_at)
 		read_lanes();
+	keep_up();
+	OwnershipDescribe(now);
+	failed = false;
+}
+
+/* What has to be done also while no message can be read. */
+static void
+keep_up(void)
+{
 	if (WritebackDue() <= now)
 		WritebackRun(now);
-	OwnershipDescribe(now);
 	if (running && now >= maintain_at)
 		maintain();
 }
@@ -318,12 +331,16 @@ oldest_progress(void)
 static void
 read_lanes(void)
 {
-	static int first = 0;
+	static int next = 0;
 	LaneSender *sender = DeliverySender(source);
 	LogReadResult result;
+	int first = next;
 
 	if (sender == NULL || !any_ready())
 		return;
+
+	/* Also if this read fails: the others must not stand with that lane. */
+	next = (next + 1) % OUTBOX_LANES;
 
 	TransactionBeginBare("reading the log");
 	result = LogReadBegin(oldest_progress());
@@ -344,7 +361,6 @@ read_lanes(void)
 										   READ_MAX_MS))
 				break;
 		}
-		first = (first + 1) % OUTBOX_LANES;
 		LogReadEnd();
 	}
 	TransactionCommitBare();
