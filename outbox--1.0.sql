@@ -1330,7 +1330,7 @@ BEGIN
 			'headers: a flat object of strings, numbers, booleans and nulls; topic: instead of the route''s; key: instead of aggregate_id; '
 			'deliver_at, expires_at: not supported yet (error 0A000). '
 			'Errors: 22004 null and 22023 empty aggregate_type, aggregate_id or event_type; 22023 topic that Kafka would refuse, or headers that are no flat object; '
-			'22P02 payload that is no JSON; 42939 reserved header; 54000 above outbox.max_message_bytes; 25006 read-only transaction or standby.');
+			'22P02 payload that is no JSON; 22P05 text that has no form in UTF-8; 42939 reserved header; 54000 above outbox.max_message_bytes; 25006 read-only transaction or standby.');
 	END LOOP;
 END $$;
 COMMENT ON FUNCTION outbox.enqueue_batch(json) IS
