@@ -115,7 +115,7 @@ sub DESTROY
 
 =item committed
 
-The messages that committed, as { id => { topic, key, seq, tag } }: what stands
+The messages that committed, as { id => { topic, key, lane, seq } }: what stands
 in outbox.message and what the clients noted must agree, or it dies.
 
 =cut
@@ -127,17 +127,17 @@ sub committed
 	my %message;
 	my $rows = $self->{node}->safe_psql($self->{dbname}, <<"END");
 SELECT outbox.message_id(m.created_at, m.xid, m.seq), m.seq, m.topic, coalesce(m.key, m.aggregate_id),
-	m.payload ->> 'tag', s.tag, s.id IS NULL OR s.id = outbox.message_id(m.created_at, m.xid, m.seq)
+	m.lane, m.payload ->> 'tag', s.tag, s.id IS NULL OR s.id = outbox.message_id(m.created_at, m.xid, m.seq)
 FROM (SELECT * FROM outbox.log WHERE topic IN ($topics)) AS m
 FULL JOIN load_sent AS s ON s.tag = m.payload ->> 'tag'
 END
 	foreach my $row (split /\n/, $rows)
 	{
-		my ($id, $seq, $topic, $key, $tag, $noted, $same) = split /\|/, $row;
+		my ($id, $seq, $topic, $key, $lane, $tag, $noted, $same) = split /\|/, $row;
 		die "the log and the clients' notes differ: $row"
 		  if $id eq '' || $noted eq '' || $same ne 't';
 		die "message $id is in the log twice" if exists $message{$id};
-		$message{$id} = { topic => $topic, key => $key, seq => $seq, tag => $tag };
+		$message{$id} = { topic => $topic, key => $key, lane => $lane, seq => $seq };
 	}
 	return \%message;
 }
@@ -157,7 +157,9 @@ committed with what the topics hold. Returns
   misplaced   records in another partition than Java's clients would choose, in
               a wrong topic, or with another key or sequence than in the log
   again       the duplicates: [ [ first record, later record ], … ]
+  first       the first record of each message, by its id
   list        all records
+  truth       what "committed" returns
 
 and tells in diagnostics what is wrong with the first few.
 
@@ -172,6 +174,7 @@ sub verify
 	my %verdict = compare($truth, @records);
 	$verdict{drained} = $drained;
 	$verdict{list}    = \@records;
+	$verdict{truth}   = $truth;
 	return \%verdict;
 }
 
@@ -251,6 +254,7 @@ sub compare
 	diag("missing: $_ seq $truth->{$_}{seq} of $truth->{$_}{key}")
 	  foreach grep { defined } @missing[ 0 .. 4 ];
 	$verdict{again} = \@again;
+	$verdict{first} = \%first;
 	return %verdict;
 }
 
