@@ -343,11 +343,24 @@ use_savepoint(Client *client, int key)
 static void
 end_held(Client *client)
 {
+	char sql[128];
+	PGresult *result;
+	const char *code;
+
 	if (client->held[0] == '\0')
 		return;
-	client->failed = false;
-	if (execute(client, "%s PREPARED '%s'",
-				pick(client, 3) > 0 ? "COMMIT" : "ROLLBACK", client->held))
+	snprintf(sql, sizeof(sql), "%s PREPARED '%s'",
+			 pick(client, 3) > 0 ? "COMMIT" : "ROLLBACK", client->held);
+	result = PQexec(client->conn, sql);
+	code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	/* Nobody knows how far the statement came whose connection was lost. */
+	if (option_reconnect && code != NULL && strcmp(code, "42704") == 0)
+	{
+		client->held[0] = '\0';
+		PQclear(result);
+	}
+	else if (succeeded(client, result, sql))
 		client->held[0] = '\0';
 	client->failed = false;
 }
