@@ -19,6 +19,12 @@
 #include "kafka_config.h"
 #include "trouble.h"
 
+/*
+ * Longest wait, before jitter, until another producer is tried: short, since
+ * after an outage all messages wait for it.
+ */
+#define PRODUCER_RETRY_CAP_MS 10000
+
 /* How long a producer that is at its end may take over what is in flight. */
 #define DRAIN_TIMEOUT_MS 2000
 
@@ -277,7 +283,8 @@ replace(void)
 	if (attempts > 0 && culprits == 0)
 		create_at = TimestampTzPlusMilliseconds(
 			GetCurrentTimestamp(),
-			BackoffDelay(attempts, outbox_retry_base, outbox_retry_cap,
+			BackoffDelay(attempts, outbox_retry_base,
+						 Min(outbox_retry_cap, PRODUCER_RETRY_CAP_MS),
 						 pg_prng_double(&pg_global_prng_state)));
 	culprits = 0;
 }
@@ -358,7 +365,8 @@ create(void)
 		attempts++;
 		create_at = TimestampTzPlusMilliseconds(
 			GetCurrentTimestamp(),
-			BackoffDelay(attempts, outbox_retry_base, outbox_retry_cap,
+			BackoffDelay(attempts, outbox_retry_base,
+						 Min(outbox_retry_cap, PRODUCER_RETRY_CAP_MS),
 						 pg_prng_double(&pg_global_prng_state)));
 		return;
 	}

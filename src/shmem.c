@@ -94,7 +94,6 @@ InitSegment(void)
 		pg_atomic_init_u32(&db->record_wanted, 0);
 		for (int lane = 0; lane < OUTBOX_LANES; lane++)
 			pg_atomic_init_u32(&db->owner_proc[lane], 0);
-		pg_atomic_init_u64(&counters->enqueued, 0);
 		pg_atomic_init_u64(&counters->published, 0);
 		pg_atomic_init_u64(&counters->published_bytes, 0);
 		pg_atomic_init_u64(&counters->failed, 0);
@@ -134,7 +133,6 @@ ResetDatabase(DatabaseEntry *db)
 	}
 	pg_atomic_write_u32(&db->dirty, 0);
 	pg_atomic_write_u32(&db->record_wanted, 0);
-	pg_atomic_write_u64(&counters->enqueued, 0);
 	pg_atomic_write_u64(&counters->published, 0);
 	pg_atomic_write_u64(&counters->published_bytes, 0);
 	pg_atomic_write_u64(&counters->failed, 0);

@@ -54,7 +54,6 @@ typedef struct WorkerSlot
 
 typedef struct DatabaseCounters
 {
-	pg_atomic_uint64 enqueued;	/* messages, also of aborted transactions */
 	pg_atomic_uint64 published; /* acknowledged by the broker */
 	pg_atomic_uint64 published_bytes;
 	pg_atomic_uint64 failed;		 /* failed delivery reports */
