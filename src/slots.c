@@ -113,6 +113,8 @@ ShmemDetachWorker(int slot, uint32 generation, WorkerExit reason)
 void
 ShmemWakeWorkers(Oid database)
 {
+	if (!ShmemReady())
+		return;
 	LWLockAcquire(Outbox->lock, LW_SHARED);
 	for (int i = 0; i < Outbox->nslots; i++)
 	{
