@@ -801,6 +801,8 @@ DECLARE
 	l record;
 	today date := outbox.leaf_day(clock_timestamp());
 BEGIN
+	-- Loads the library, without which the session does not know the settings.
+	PERFORM outbox.is_preloaded();
 	FOREACH "table" IN ARRAY ARRAY['message', 'batch'] LOOP
 		step := format('SELECT outbox.heal_default(%L)', "table");
 		RETURN NEXT;
@@ -873,6 +875,7 @@ DECLARE
 	n bigint;
 	holders text;
 BEGIN
+	PERFORM outbox.is_preloaded();	-- loads the library and so the settings
 	BEGIN
 		-- Waits for every enqueuer, prepared ones too.
 		LOCK TABLE outbox.message IN SHARE ROW EXCLUSIVE MODE;
@@ -920,6 +923,9 @@ LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'outbox_stat_get';
 
 CREATE VIEW outbox.stat AS SELECT * FROM outbox.stat_get();
 
+CREATE FUNCTION outbox.configuration_error(OUT reason text, OUT blocks boolean)
+LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'outbox_configuration_error';
+
 CREATE FUNCTION outbox.health(OUT "check" text, OUT status text, OUT value text, OUT advice text)
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -928,6 +934,7 @@ DECLARE
 	i record;
 	n bigint;
 	oldest interval;
+	refused record;
 	preloaded boolean := outbox.is_preloaded();
 	me oid := (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
 BEGIN
@@ -969,9 +976,13 @@ BEGIN
 	advice := CASE WHEN value <> 'on' THEN 'Nothing is published: set outbox.enabled = on.' END;
 	RETURN NEXT;
 
+	SELECT * INTO refused FROM outbox.configuration_error();
 	"check" := 'configuration'; value := current_setting('outbox.kafka_bootstrap_servers');
-	status := CASE WHEN value <> '' THEN 'ok' ELSE 'critical' END;
-	advice := CASE WHEN value = '' THEN 'Nothing is published: set outbox.kafka_bootstrap_servers.' END;
+	status := CASE WHEN value = '' OR refused.blocks THEN 'critical' WHEN refused.reason IS NOT NULL THEN 'warn'
+		ELSE 'ok' END;
+	advice := CASE WHEN value = '' THEN 'Nothing is published: set outbox.kafka_bootstrap_servers.'
+		WHEN refused.blocks THEN 'Nothing is published: ' || refused.reason
+		ELSE 'The configuration before goes on: ' || refused.reason END;
 	RETURN NEXT;
 
 	"check" := 'workers'; value := coalesce(s.workers, 0)::text;
@@ -1056,7 +1067,7 @@ CREATE FUNCTION outbox.grant_operator(role regrole) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM outbox.grant_monitor(role);
-	PERFORM outbox.grant_functions(role, ARRAY['start', 'maintain', 'maintenance_steps', 'heal_default', 'close_leaf', 'create_leaf', 'leaf_exists', 'leaf_bound', 'leaf_day',
+	PERFORM outbox.grant_functions(role, ARRAY['start', 'maintain', 'is_preloaded', 'maintenance_steps', 'heal_default', 'close_leaf', 'create_leaf', 'leaf_exists', 'leaf_bound', 'leaf_day',
 		'wait_until_published', 'wait_until_drained']);
 	EXECUTE format('GRANT SELECT ON outbox.delivery, outbox.pending, outbox.retry TO %s', role);
 	EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON outbox.route TO %s', role);
@@ -1404,6 +1415,8 @@ COMMENT ON FUNCTION outbox.wake() IS
 	'Wakes the workers of this database when the transaction commits.';
 
 COMMENT ON FUNCTION outbox.stat_get() IS 'The row of outbox.stat.';
+COMMENT ON FUNCTION outbox.configuration_error() IS
+	'Why the Kafka configuration is refused, null where it is not; blocks: there is no earlier one to go on with.';
 COMMENT ON FUNCTION outbox.health() IS
 	'A row a check: its name, status (ok, warn or critical), the value found, and what to do (null where nothing).';
 COMMENT ON FUNCTION outbox.healthy() IS 'Whether no check of outbox.health() is critical.';

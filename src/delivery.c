@@ -66,6 +66,7 @@ static TimestampTz silent_since = 0; /* 0: nothing outstanding */
 static int culprits = 0;			 /* lanes blamed for the retirement */
 
 static bool troubled = false; /* an error since the last delivery */
+static bool refused = false;  /* no producer could be made */
 
 static LaneSender sender;
 
@@ -95,6 +96,10 @@ DeliveryReconfigure(void)
 {
 	config_stale = true;
 	create_at = 0;
+
+	/* Whoever reloads the configuration waits for an answer. */
+	TroubleForget(TROUBLE_CONFIGURATION);
+	TroubleForget(TROUBLE_PRODUCER);
 }
 
 void
@@ -133,6 +138,7 @@ compare_config(void)
 	KafkaConfig *fresh = load_config();
 
 	config_stale = false;
+	ShmemSetConfigError(database, fresh == NULL ? TroubleLast() : NULL, false);
 	if (fresh == NULL)
 		return;
 	if (!same_config(fresh, config))
@@ -320,8 +326,17 @@ load_config(void)
 {
 	MemoryContext caller = MemoryContextSwitchTo(config_context);
 	char *detail = NULL;
+	char errbuf[PRODUCER_ERRLEN] = "";
 	KafkaConfig *fresh = KafkaConfigLoad(&detail);
 
+	/* Before the producer that works is given up for it. */
+	if (fresh != NULL && !ProducerOptionsValid(fresh->options, fresh->noptions,
+											   errbuf, sizeof(errbuf)))
+	{
+		KafkaConfigFree(fresh);
+		fresh = NULL;
+		detail = errbuf;
+	}
 	if (fresh == NULL)
 		TroubleReport(TROUBLE_CONFIGURATION,
 					  "the Kafka configuration is refused", detail);
@@ -360,7 +375,9 @@ create(void)
 			TroubleReport(TROUBLE_PRODUCER, "could not make a Kafka producer",
 						  errbuf);
 	}
-	if (producer == NULL)
+	refused = producer == NULL;
+	ShmemSetConfigError(database, refused ? TroubleLast() : NULL, refused);
+	if (refused)
 	{
 		attempts++;
 		create_at = TimestampTzPlusMilliseconds(
@@ -473,5 +490,5 @@ DeliveryStop(int timeout_ms)
 bool
 DeliveryTroubled(void)
 {
-	return troubled;
+	return troubled || refused;
 }

@@ -10,6 +10,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -26,6 +27,7 @@ PG_FUNCTION_INFO_V1(outbox_want_record);
 PG_FUNCTION_INFO_V1(outbox_stored_snapshot);
 PG_FUNCTION_INFO_V1(outbox_extension_created);
 PG_FUNCTION_INFO_V1(outbox_stat_get);
+PG_FUNCTION_INFO_V1(outbox_configuration_error);
 
 Datum
 outbox_is_preloaded(PG_FUNCTION_ARGS)
@@ -55,6 +57,12 @@ outbox_extension_created(PG_FUNCTION_ARGS)
 {
 	AnnounceToLauncher();
 	if (!ShmemReady())
+	{
+		int level = client_min_messages;
+
+		/* CREATE EXTENSION keeps the notices of its script to itself. */
+		if (level == WARNING)
+			client_min_messages = NOTICE;
 		ereport(
 			NOTICE,
 			(errmsg("messages are accepted, but none is published yet"),
@@ -62,6 +70,8 @@ outbox_extension_created(PG_FUNCTION_ARGS)
 				 "The server was started without the library of the extension."),
 			 errhint(
 				 "Add outbox to shared_preload_libraries and restart the server.")));
+		client_min_messages = level;
+	}
 	PG_RETURN_VOID();
 }
 
@@ -125,6 +135,34 @@ outbox_stat_get(PG_FUNCTION_ARGS)
 	memset(isnull, true, sizeof(isnull));
 	if (db != NULL)
 		set_shared(db, values, isnull);
+	PG_RETURN_DATUM(HeapTupleGetDatum(
+		heap_form_tuple(BlessTupleDesc(tupdesc), values, isnull)));
+}
+
+/* What the workers say of it, which alone have read the file. */
+Datum
+outbox_configuration_error(PG_FUNCTION_ARGS)
+{
+	TupleDesc tupdesc;
+	Datum values[2] = {0};
+	bool isnull[2] = {true, false};
+	DatabaseEntry *db = ShmemReady() ? ShmemMyDatabase() : NULL;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	values[1] = BoolGetDatum(false);
+	if (db != NULL)
+	{
+		char reason[sizeof(db->config_error)];
+
+		LWLockAcquire(Outbox->lock, LW_SHARED);
+		strlcpy(reason, db->config_error, sizeof(reason));
+		values[1] = BoolGetDatum(db->config_blocks);
+		LWLockRelease(Outbox->lock);
+		isnull[0] = reason[0] == '\0';
+		if (!isnull[0])
+			values[0] = CStringGetTextDatum(reason);
+	}
 	PG_RETURN_DATUM(HeapTupleGetDatum(
 		heap_form_tuple(BlessTupleDesc(tupdesc), values, isnull)));
 }

@@ -51,6 +51,18 @@ static rd_kafka_headers_t *MakeHeaders(const ProducerRecord *record);
 static bool NextReport(Producer *producer, ProducerEvent *event);
 static void FillError(Producer *producer, ProducerEvent *event);
 
+bool
+ProducerOptionsValid(const ProducerOption *options, int noptions, char *errbuf,
+					 size_t errlen)
+{
+	rd_kafka_conf_t *conf = ProducerConf(options, noptions, errbuf, errlen);
+
+	if (conf == NULL)
+		return false;
+	rd_kafka_conf_destroy(conf);
+	return true;
+}
+
 Producer *
 ProducerCreate(const ProducerOption *options, int noptions, char *errbuf,
 			   size_t errlen)

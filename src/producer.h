@@ -67,6 +67,10 @@ typedef struct ProducerEvent
 	const char *text; /* for PRODUCER_ERROR and PRODUCER_LOG */
 } ProducerEvent;
 
+/* False, with errbuf filled, where the client knows no such options. */
+extern bool ProducerOptionsValid(const ProducerOption *options, int noptions,
+								 char *errbuf, size_t errlen);
+
 /* NULL, with errbuf filled, where the configuration is refused. */
 extern Producer *ProducerCreate(const ProducerOption *options, int noptions,
 								char *errbuf, size_t errlen);

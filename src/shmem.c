@@ -142,6 +142,8 @@ ResetDatabase(DatabaseEntry *db)
 	pg_atomic_write_u64(&counters->last_failed, 0);
 	db->last_error[0] = '\0';
 	db->last_error_at = 0;
+	db->config_error[0] = '\0';
+	db->config_blocks = false;
 }
 
 DatabaseEntry *
@@ -187,6 +189,20 @@ ShmemSetLastError(DatabaseEntry *db, const char *text)
 	memcpy(db->last_error, text, len);
 	db->last_error[len] = '\0';
 	db->last_error_at = now;
+	LWLockRelease(Outbox->lock);
+}
+
+void
+ShmemSetConfigError(DatabaseEntry *db, const char *text, bool blocks)
+{
+	int len = text == NULL ? 0
+						   : pg_mbcliplen(text, strlen(text),
+										  sizeof(db->config_error) - 1);
+
+	LWLockAcquire(Outbox->lock, LW_EXCLUSIVE);
+	memcpy(db->config_error, text == NULL ? "" : text, len);
+	db->config_error[len] = '\0';
+	db->config_blocks = blocks;
 	LWLockRelease(Outbox->lock);
 }
 

@@ -89,6 +89,10 @@ typedef struct DatabaseEntry
 	DatabaseCounters counters;
 	char last_error[256];	   /* protected by OutboxShared->lock */
 	TimestampTz last_error_at; /* protected by OutboxShared->lock */
+
+	/* Both protected by OutboxShared->lock. */
+	char config_error[256]; /* why the configuration is refused; or empty */
+	bool config_blocks;		/* and there is no earlier one to go on with */
 } DatabaseEntry;
 
 typedef struct OutboxShared
@@ -150,6 +154,10 @@ extern DatabaseEntry *ShmemFindDatabase(Oid database);
 extern void ShmemWakeProc(uint32 proc);
 
 extern void ShmemSetLastError(DatabaseEntry *db, const char *text);
+
+/* text: NULL where the configuration is accepted. */
+extern void ShmemSetConfigError(DatabaseEntry *db, const char *text,
+								bool blocks);
 
 /* --- the same, in slots.c --- */
 

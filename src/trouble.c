@@ -90,6 +90,12 @@ TroubleReport(int kind, const char *text, const char *detail)
 	k->suppressed = 0;
 }
 
+void
+TroubleForget(int kind)
+{
+	find_kind(kind)->logged_at = 0;
+}
+
 /* Debug lines come only where somebody has asked for them. */
 void
 TroubleClientLog(int level, const char *text)

@@ -15,6 +15,9 @@ extern void TroubleInit(DatabaseEntry *db);
 /* kind: what is counted together, for example a code of the client. */
 extern void TroubleReport(int kind, const char *text, const char *detail);
 
+/* The next report of this kind is logged, however soon it comes. */
+extern void TroubleForget(int kind);
+
 /* A line of the client's own log. */
 extern void TroubleClientLog(int level, const char *text);
 
