@@ -48,15 +48,20 @@ while ($hit < 2 && $rounds < 12)
 {
 	my $before = $each * $rounds++;
 	my $mark   = -s $node->logfile;
-	ended(qq(
+	# In one session: to start another takes as long as the worker needs.
+	my $pid = ended(qq(
 		SELECT count(outbox.enqueue(CASE g % 2 WHEN 0 THEN 'even' ELSE 'odd' END, g, 'round$rounds', '{}'))
-		FROM generate_series(1, $each) AS g
+		FROM generate_series(1, $each) AS g;
+		SET statement_timeout = '120 s';
+		DO \$\$ BEGIN
+			WHILE NOT (SELECT coalesce(published > $before, false) FROM outbox.stat) LOOP
+				PERFORM pg_sleep(0.001);
+			END LOOP;
+		END \$\$;
+		SELECT pg_terminate_backend(pid), pid FROM pg_stat_activity
+		WHERE backend_type = 'outbox worker' AND datname = current_database()
 	));
-	poll_until(sub { ended("SELECT coalesce(published > $before, false) FROM outbox.stat") eq 't' },
-		120, 'the worker to publish');
-	my $pid = ended(q{SELECT pg_terminate_backend(pid), pid FROM pg_stat_activity
-		WHERE backend_type = 'outbox worker' AND datname = current_database()});
-	$pid =~ s/^t\|// or die "no worker was terminated: $pid";
+	$pid =~ s/^$each\nt\|// or die "no worker was terminated: $pid";
 	poll_until(sub { ended("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)") eq 't' },
 		60, 'the worker to end');
 	my $left = ended('SELECT EXISTS (SELECT FROM outbox.pending)') eq 't';
