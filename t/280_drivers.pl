@@ -1,5 +1,6 @@
 # The calls of the README's table of drivers, each through its driver. A driver
-# that is not on the machine is skipped; psycopg2 is always there.
+# that scripts/drivers could not get is skipped; psycopg2 and JDBC are always
+# there.
 
 use strict;
 use warnings;
@@ -47,19 +48,17 @@ sub driver
 
 driver('psql', 1, 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-v', "topic=$topic", '-f', "$dir/psql.sql");
 
-my $python = '/usr/bin/python3';
+my $python  = '/usr/bin/python3';
+my $drivers = $ENV{OUTBOX_DRIVERS} || `$FindBin::RealBin/../scripts/drivers fetch`;
+chomp $drivers;
+$ENV{PYTHONPATH} = "$drivers/python";
 driver('psycopg2', 1, $python, "$dir/psycopg2_enqueue.py", $topic);
 driver('psycopg 3', there($python, '-c', 'import psycopg'), $python, "$dir/psycopg3_enqueue.py", $topic);
 driver('SQLAlchemy', there($python, '-c', 'import sqlalchemy, psycopg2'),
 	$python, "$dir/sqlalchemy_insert.py", $topic);
 
-my $jar = '/usr/share/java/postgresql.jar';
-driver('JDBC', -e $jar && there('javac', '-version'),
-	'java', '-cp', $jar, "$dir/JdbcEnqueue.java", $url, $topic);
-
-# Its module comes from a registry, which may be out of reach.
-my $go = there('go', 'version') && there('go', '-C', "$dir/pgx", 'mod', 'download');
-driver('pgx', $go, 'go', '-C', "$dir/pgx", 'run', '.', $topic);
+driver('JDBC', 1, 'java', '-cp', "$drivers/jdbc/classes:$drivers/jdbc/*", 'JdbcEnqueue', $url, $topic);
+driver('pgx', -x "$drivers/pgx/example", "$drivers/pgx/example", $topic);
 
 my @records = consume($topic, min => scalar(keys %sent));
 is_deeply([ sort map { $_->{headers}{ce_id} } @records ], [ sort keys %sent ], 'Kafka has what the drivers sent');
