@@ -81,7 +81,7 @@ my $same = IPC::Run::run(
 ok($same, 'the table of settings is that of the server') or diag($out . $err);
 
 # Functions. What roles are granted without being told about it:
-my @internal = qw(close_leaf create_leaf current_xid heal_default is_sent leaf_bound leaf_day
+my @internal = qw(close_leaf create_leaf current_xid heal_default is_preloaded is_sent leaf_bound leaf_day
   leaf_exists maintenance_steps next_created_at next_seq stat_get);
 my @public = split /\n/, sql(<<'END');
 CREATE ROLE reader_of_readme;
