@@ -213,7 +213,7 @@ show()
 		{ v[NR] = $1 }
 		END {
 			median = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2
-			printf "%-44s %10.*f   (%.*f to %.*f)\n", label, digits, median,
+			printf "%-46s %10.*f   (%.*f to %.*f)\n", label, digits, median,
 				digits, v[1], digits, v[NR]
 		}'
 }
@@ -227,6 +227,6 @@ headline()
 	printf '%s\n' "$1"
 	printf 'PostgreSQL %s, librdkafka %s, %s processors, load before %s\n' \
 		"${server%% *}" "$client" "$(nproc)" "$load_before"
-	printf '%-44s %10s   %s\n' '' median '(range)'
+	printf '%-46s %10s   %s\n' '' median '(range)'
 }
 load_before=$(cut -d' ' -f1 /proc/loadavg)
