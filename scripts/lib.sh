@@ -50,6 +50,47 @@ quietly()
 	return "$status"
 }
 
+# What a script makes once for the cache is a directory whose name ends with a
+# hash of the script. It is built under another name and has a file .complete.
+
+# hold DIR: nobody removes it while this process lives
+hold()
+{
+	exec 8>>"$1.use"
+	flock -s 8
+	touch "$1.use"
+	[ -e "$1/.complete" ] || die "$1 has just been removed: try again"
+}
+
+# forget_others PREFIX DIR: removes what other versions of the script have made
+# as PREFIX-HASH, unless it was used in the last week, for example by another
+# checkout. The caller holds the lock under which they are made.
+forget_others()
+{
+	local other
+	for other in "$1"-*/; do
+		other=${other%/}
+		case $other in
+			"$2" | "$1-*") ;;
+			*.part | *.gone) as_root rm -rf "$other" ;;
+			*) forget "$other" ;;
+		esac
+	done
+}
+
+# The time of the file is that of the last use; a directory that has none yet
+# gets it now.
+forget()
+{
+	(
+		flock -n 8 || exit 0
+		[ -z "$(find "$1.use" -mtime -7)" ] || exit 0
+		as_root mv "$1" "$1.gone"
+		rm -f "$1.use"
+		as_root rm -rf "$1.gone"
+	) 8>>"$1.use"
+}
+
 # The pg_config to build with: PG_CONFIG, else Debian's, else the first found.
 pg_config()
 {
@@ -141,7 +182,7 @@ copy_source()
 	(
 		cd "$ROOT"
 		find Makefile README.md CHANGELOG.md LICENSE docs exports.txt outbox.control outbox--*.sql src sql \
-			expected t scripts bench examples \
+			expected t test scripts bench examples \
 			-type f ! -name '*.o' ! -name '*.bc' 2>/dev/null || true
 	) | LC_ALL=C sort >"$target/.files.new"
 	if [ -f "$target/.files" ]; then
