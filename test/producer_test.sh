@@ -3,6 +3,8 @@
 #
 #   test/producer_test.sh [MESSAGES [BROKERS]]
 #
+# COPT adds compiler options, for example -fsanitize=address.
+#
 # Without BROKERS it starts a broker of its own, and tests what happens to a
 # topic with a small limit too.
 . "$(dirname "$0")/../scripts/lib.sh"
@@ -13,9 +15,10 @@ work=$(mktemp -d)
 trap '"$ROOT/scripts/kafka" stop "$work/kafka"; rm -rf "$work"' EXIT
 
 read -ra cflags < <(pkg-config --cflags rdkafka)
+read -ra copt <<<"${COPT:-}"
 read -ra libs < <(pkg-config --libs rdkafka)
 gcc -std=gnu99 -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter \
-	-Wno-sign-compare -D_GNU_SOURCE "${cflags[@]}" \
+	-Wno-sign-compare -D_GNU_SOURCE "${cflags[@]}" "${copt[@]}" \
 	-I"$ROOT/src" -I"$(pg_config --includedir-server)" \
 	"$ROOT"/test/producer_test.c "$ROOT"/src/producer.c \
 	"$ROOT"/src/producer_conf.c "$ROOT"/src/name_table.c \
